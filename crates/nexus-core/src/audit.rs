@@ -1,0 +1,165 @@
+//! What is recorded of everything that happens, and where it goes.
+
+use std::fmt;
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use jiff::Timestamp;
+use thiserror::Error;
+use uuid::Uuid;
+
+use crate::arguments::Arguments;
+use crate::call::CallCx;
+use crate::clock;
+use crate::principal::PrincipalId;
+use crate::provider::Origin;
+use crate::redact;
+use crate::session::{Era, Transport};
+use crate::tool::{Access, ToolSpec};
+
+/// Takes rows and keeps them.
+pub trait Sink: Send + Sync {
+    /// Takes a row that will be written soon. Never waits: it is called from `Drop` too.
+    fn post(&self, row: Row);
+
+    /// Comes back when the row cannot be lost any more.
+    fn durable(&self, row: Row) -> BoxFuture<'_, Result<(), NotRecorded>>;
+
+    /// Something to wait for when too many posted rows are unwritten; `None` almost always.
+    fn backlog(&self) -> Option<BoxFuture<'_, ()>>;
+}
+
+#[derive(Clone, Debug, Error)]
+#[error("the audit could not record it: {0}")]
+pub struct NotRecorded(pub String);
+
+/// One thing that happened.
+#[derive(Clone, Debug)]
+pub struct Row {
+    pub id: Uuid,
+    pub at: Timestamp,
+    pub event: Event,
+    pub session: Option<Uuid>,
+    pub principal: Option<PrincipalId>,
+    pub transport: Option<Transport>,
+    pub era: Option<Era>,
+    /// What the client calls itself.
+    pub client: Option<String>,
+    pub call: Option<CallRow>,
+    /// Anything else worth a line: an address, a reason. Redacted by whoever writes it.
+    pub detail: Option<String>,
+}
+
+/// What kind of row it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A write is about to run; its end is another row with the same call id.
+    Begun,
+    /// A call ended, one way or another.
+    Call,
+    SessionStarted,
+    SessionEnded,
+    KeyRefused,
+    KeyMade,
+    KeyRevoked,
+    HubStarted,
+    HubStopped,
+}
+
+impl Event {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Event::Begun => "begun",
+            Event::Call => "call",
+            Event::SessionStarted => "session_started",
+            Event::SessionEnded => "session_ended",
+            Event::KeyRefused => "key_refused",
+            Event::KeyMade => "key_made",
+            Event::KeyRevoked => "key_revoked",
+            Event::HubStarted => "hub_started",
+            Event::HubStopped => "hub_stopped",
+        }
+    }
+}
+
+/// The part of a row that only calls have.
+#[derive(Clone, Debug)]
+pub struct CallRow {
+    pub id: Uuid,
+    pub tool: Arc<str>,
+    pub origin: Option<Origin>,
+    pub access: Option<Access>,
+    pub node: Option<String>,
+    pub summary: Option<String>,
+    /// As they came; [`CallRow::kept_arguments`] is what may be stored.
+    pub arguments: Arc<Arguments>,
+    pub spec: Option<Arc<ToolSpec>>,
+    /// `allowed`, `asked`, `refused`, and why or how.
+    pub decision: Option<&'static str>,
+    pub how: Option<&'static str>,
+    /// `ok`, `error`, `refused`, `failed`, `internal`, `cancelled`, `abandoned`, `waiting`, `unknown_tool`.
+    pub outcome: Option<&'static str>,
+    pub duration_us: Option<u64>,
+}
+
+impl CallRow {
+    /// The arguments with everything secret taken out, as JSON.
+    pub fn kept_arguments(&self) -> String {
+        let secret: &[String] = self.spec.as_ref().map_or(&[], |spec| &spec.secret_fields);
+        match self.arguments.tree() {
+            Some(tree) => serde_json::Value::Object(redact::arguments(&tree, secret)).to_string(),
+            None => "null".to_owned(),
+        }
+    }
+}
+
+impl Row {
+    pub fn new(event: Event) -> Self {
+        Self {
+            id: clock::new_id(),
+            at: clock::now(),
+            event,
+            session: None,
+            principal: None,
+            transport: None,
+            era: None,
+            client: None,
+            call: None,
+            detail: None,
+        }
+    }
+
+    /// A row about a call, or about its session.
+    pub fn about(event: Event, cx: &CallCx) -> Self {
+        Self {
+            session: Some(cx.session.id),
+            principal: Some(cx.principal.id.clone()),
+            transport: Some(cx.session.transport),
+            era: Some(cx.era),
+            client: cx.session.client().map(str::to_owned),
+            ..Self::new(event)
+        }
+    }
+
+    #[must_use]
+    pub fn detail(mut self, detail: impl fmt::Display) -> Self {
+        self.detail = Some(redact::text(&detail.to_string()).into_owned());
+        self
+    }
+}
+
+/// Forgets everything. For `nexus docs` and tests of other things.
+#[derive(Debug)]
+pub struct Nowhere;
+
+impl Sink for Nowhere {
+    fn post(&self, _: Row) {}
+
+    fn durable(&self, _: Row) -> BoxFuture<'_, Result<(), NotRecorded>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn backlog(&self) -> Option<BoxFuture<'_, ()>> {
+        None
+    }
+}

@@ -1,0 +1,168 @@
+//! Which tools there are: one flat list of names over all providers, with the listing rendered once.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+
+use parking_lot::{Mutex, RwLock};
+use tokio::sync::watch;
+use tracing::warn;
+
+use crate::principal::{Patterns, Principal};
+use crate::provider::{Origin, Provider, Revision};
+use crate::tool::ToolSpec;
+
+/// A tool and who has it.
+#[derive(Clone)]
+pub struct Found {
+    pub spec: Arc<ToolSpec>,
+    pub provider: Arc<dyn Provider>,
+}
+
+impl fmt::Debug for Found {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Found").field(&self.spec).finish()
+    }
+}
+
+/// All tools of all providers. Reading takes a snapshot and holds no lock.
+pub struct Catalogue {
+    providers: Mutex<Vec<Arc<dyn Provider>>>,
+    table: RwLock<Arc<Table>>,
+    changes: watch::Sender<Revision>,
+}
+
+impl fmt::Debug for Catalogue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Catalogue").field("tools", &self.table.read().specs.len()).finish_non_exhaustive()
+    }
+}
+
+impl Default for Catalogue {
+    fn default() -> Self {
+        Self { providers: Mutex::default(), table: RwLock::default(), changes: watch::Sender::new(0) }
+    }
+}
+
+impl Catalogue {
+    /// Adds a provider's tools. The future keeps them current; whoever attaches runs it.
+    pub fn attach(self: &Arc<Self>, provider: Arc<dyn Provider>) -> impl Future<Output = ()> + Send + 'static {
+        let mut changes = provider.changes();
+        let origin = provider.origin().clone();
+        let catalogue = Arc::downgrade(self);
+        self.providers.lock().push(provider);
+        self.rebuild();
+        async move {
+            while changes.changed().await.is_ok() {
+                let Some(catalogue) = catalogue.upgrade() else { return };
+                if !catalogue.providers.lock().iter().any(|p| *p.origin() == origin) {
+                    return;
+                }
+                catalogue.rebuild();
+            }
+        }
+    }
+
+    /// Takes a provider's tools away.
+    pub fn detach(&self, origin: &Origin) {
+        self.providers.lock().retain(|provider| provider.origin() != origin);
+        self.rebuild();
+    }
+
+    /// The tool of that name, if it exists for this principal.
+    pub fn find(&self, name: &str, principal: &Principal) -> Option<Found> {
+        let table = self.table.read().clone();
+        let found = table.by_name.get(name)?;
+        principal.sees(found.spec.name.as_str()).then(|| found.clone())
+    }
+
+    /// The `tools` array as JSON text, for this principal. Rendered at most once per set of patterns.
+    pub fn listing(&self, principal: &Principal) -> Arc<str> {
+        let table = self.table.read().clone();
+        if principal.sees_all() {
+            return table.whole.clone();
+        }
+        let view = (principal.allow.clone(), principal.deny.clone());
+        if let Some(listing) = table.views.lock().get(&view) {
+            return listing.clone();
+        }
+        let listing = render(table.specs.iter().filter(|spec| principal.sees(spec.name.as_str())));
+        table.views.lock().insert(view, listing.clone());
+        listing
+    }
+
+    /// Every tool, in order of name.
+    pub fn specs(&self) -> Arc<[Arc<ToolSpec>]> {
+        self.table.read().specs.clone()
+    }
+
+    /// Moves when the set of tools does.
+    pub fn changes(&self) -> watch::Receiver<Revision> {
+        self.changes.subscribe()
+    }
+
+    fn rebuild(&self) {
+        let providers = self.providers.lock().clone();
+        let table = Arc::new(Table::of(&providers));
+        *self.table.write() = table;
+        self.changes.send_modify(|revision| *revision += 1);
+    }
+}
+
+/// One state of the catalogue.
+struct Table {
+    by_name: HashMap<Box<str>, Found>,
+    specs: Arc<[Arc<ToolSpec>]>,
+    whole: Arc<str>,
+    /// Listings of keys that do not see everything. As many as there are different pattern sets.
+    views: Mutex<HashMap<(Patterns, Patterns), Arc<str>>>,
+}
+
+impl Default for Table {
+    fn default() -> Self {
+        Self::of(&[])
+    }
+}
+
+impl Table {
+    /// Earlier providers win a name: our own are attached first, so nothing can shadow them.
+    fn of(providers: &[Arc<dyn Provider>]) -> Self {
+        let mut by_name: HashMap<Box<str>, Found> = HashMap::new();
+        let mut specs = Vec::new();
+        for provider in providers {
+            for spec in provider.tools().iter() {
+                let name = spec.name.as_str();
+                if by_name.contains_key(name) {
+                    warn!(tool = name, origin = %provider.origin(), "the tool `{name}` is there already; the later one is left out");
+                    continue;
+                }
+                let found = Found { spec: spec.clone(), provider: provider.clone() };
+                by_name.insert(name.into(), found);
+                specs.push(spec.clone());
+            }
+        }
+        let aliases: Vec<(Box<str>, Found)> = by_name
+            .values()
+            .flat_map(|found| found.spec.aliases.iter().map(|alias| (alias.as_str().into(), found.clone())))
+            .collect();
+        for (alias, found) in aliases {
+            by_name.entry(alias).or_insert(found);
+        }
+        specs.sort_by(|a, b| a.name.cmp(&b.name));
+        let whole = render(specs.iter());
+        Self { by_name, specs: specs.into(), whole, views: Mutex::default() }
+    }
+}
+
+fn render<'a>(specs: impl Iterator<Item = &'a Arc<ToolSpec>>) -> Arc<str> {
+    let mut out = String::from("[");
+    for spec in specs {
+        if out.len() > 1 {
+            out.push(',');
+        }
+        out.push_str(&spec.rendered);
+    }
+    out.push(']');
+    out.into()
+}

@@ -1,0 +1,316 @@
+//! The path of a call, on one page.
+//!
+//! ```text
+//! catalogue.find → provider.intend → gate.decide → audit.begin → intent.run(permit) → audit.end
+//! ```
+//!
+//! Every door, the command line and the REPL come through [`Hub::call`]; there is no second path.
+//! The end is recorded also when the tool panics, the caller cancels or the future is dropped.
+
+use std::fmt;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Instant;
+
+use futures_util::FutureExt;
+use serde_json::{Value, json};
+use thiserror::Error;
+use tracing::warn;
+
+use crate::arguments::Arguments;
+use crate::audit::{CallRow, Event, Row, Sink};
+use crate::call::{Call, CallCx};
+use crate::catalogue::{Catalogue, Found};
+use crate::error::ToolError;
+use crate::gate::{Answer, Asker, Decision, Gate, Permit, Question, Why};
+use crate::name::NodeName;
+use crate::principal::Patterns;
+use crate::provider::Intent;
+use crate::reply::Reply;
+use crate::tasks::panic_text;
+
+/// Where every call goes.
+pub struct Hub {
+    pub catalogue: Arc<Catalogue>,
+    pub audit: Arc<dyn Sink>,
+    gate: Gate,
+    policy: Policy,
+}
+
+/// What the operator has set for all keys.
+#[derive(Clone, Debug)]
+pub struct Policy {
+    pub read_only: bool,
+    pub always_ask: Patterns,
+    /// Calls one session may have running at once.
+    pub calls_per_session: usize,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self { read_only: false, always_ask: Patterns::default(), calls_per_session: 64 }
+    }
+}
+
+impl fmt::Debug for Hub {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Hub").field("catalogue", &self.catalogue).finish_non_exhaustive()
+    }
+}
+
+/// The tool does not exist, or not for this key.
+#[derive(Debug, Error)]
+#[error("unknown tool: {0}")]
+pub struct UnknownTool(pub String);
+
+#[derive(Debug, Error)]
+#[error("{most} calls of this session are still running")]
+struct TooManyCalls {
+    most: usize,
+}
+
+#[derive(Debug, Error)]
+#[error("a call of `{tool}` wants {wanted}, above the {most} its tool declares")]
+struct AboveMost {
+    tool: String,
+    wanted: &'static str,
+    most: &'static str,
+}
+
+/// What became of a call.
+#[derive(Debug)]
+pub enum Outcome {
+    Done(Reply),
+    /// A human has to say yes first.
+    Ask(Box<Pending>),
+}
+
+impl Hub {
+    pub fn new(catalogue: Arc<Catalogue>, audit: Arc<dyn Sink>, policy: Policy) -> Self {
+        Self { catalogue, audit, gate: Gate, policy }
+    }
+
+    /// The path.
+    pub async fn call(&self, call: Call) -> Result<Outcome, UnknownTool> {
+        let Call { tool, args, cx } = call;
+        if let Some(backlog) = self.audit.backlog() {
+            backlog.await;
+        }
+        let found = self.catalogue.find(&tool, &cx.principal);
+        let mut record = Record::start(self.audit.clone(), &cx, &tool, args, found.as_ref());
+        let Some(Found { spec, provider }) = found else {
+            record.end("unknown_tool");
+            return Err(UnknownTool(tool));
+        };
+        let session = cx.session.clone();
+        let most = self.policy.calls_per_session;
+        let Some(_place) = session.enter(most) else {
+            let error = ToolError::refused(TooManyCalls { most }).hint("wait for one of them to end");
+            return Ok(Outcome::Done(record.failed(error)));
+        };
+
+        let intent = match provider.intend(&spec.name, record.arguments()) {
+            Ok(intent) => intent,
+            Err(error) => return Ok(Outcome::Done(record.failed(error))),
+        };
+        let access = intent.access();
+        record.intended(&*intent);
+        if access > spec.most {
+            let (wanted, most) = (access.as_str(), spec.most.as_str());
+            return Ok(Outcome::Done(record.failed(ToolError::internal(AboveMost { tool, wanted, most }))));
+        }
+
+        let decision = {
+            let grants = session.grants.lock();
+            let asker = Asker {
+                level: cx.principal.level,
+                read_only: self.policy.read_only || cx.principal.read_only,
+                approved: cx.principal.approved.matches(spec.name.as_str()),
+                always_ask: self.policy.always_ask.matches(spec.name.as_str()),
+                grants: &grants,
+            };
+            self.gate.decide(&asker, provider.origin(), access)
+        };
+        Ok(match decision {
+            Decision::Allow(permit) => Outcome::Done(run(intent, permit, cx, record).await),
+            Decision::Ask(question) => Outcome::Ask(Box::new(Pending { question, intent, cx, record })),
+            Decision::Refuse(why) => Outcome::Done(record.refused(why)),
+        })
+    }
+}
+
+/// A call that waits for a human's answer. Dropped without one, it did not happen.
+pub struct Pending {
+    pub question: Question,
+    intent: Box<dyn Intent>,
+    cx: CallCx,
+    record: Record,
+}
+
+impl fmt::Debug for Pending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pending").field("question", &self.question).field("tool", &self.tool()).finish_non_exhaustive()
+    }
+}
+
+impl Pending {
+    pub fn tool(&self) -> &str {
+        &self.record.row.tool
+    }
+
+    pub fn summary(&self) -> &str {
+        self.record.row.summary.as_deref().unwrap_or_default()
+    }
+
+    pub fn node(&self) -> Option<&NodeName> {
+        self.intent.node()
+    }
+
+    pub fn arguments(&self) -> &Arguments {
+        &self.record.row.arguments
+    }
+
+    /// The arguments as a human or a record may see them.
+    pub fn shown_arguments(&self) -> Value {
+        serde_json::from_str(&self.record.row.kept_arguments()).unwrap_or_default()
+    }
+
+    /// The question was put to someone; this call ends here, and the next one may be answered.
+    pub fn asked(mut self) {
+        self.record.row.decision = Some("asked");
+        self.record.end("waiting");
+    }
+
+    /// Goes on with the answer: runs the call, or refuses it.
+    pub async fn settle(self, answer: Answer) -> Reply {
+        let Self { question, intent, cx, mut record } = self;
+        record.row.how = Some(match answer {
+            Answer::Once => "once",
+            Answer::Session => "session",
+            Answer::No => "no",
+        });
+        let about = question.about.clone();
+        match question.settle(answer) {
+            Ok(permit) => {
+                if answer == Answer::Session {
+                    cx.session.grants.lock().extend(&about);
+                }
+                let session = cx.session.clone();
+                // Its place was given back while the human thought; it is not refused for that now.
+                let _place = session.enter(usize::MAX);
+                run(intent, permit, cx, record).await
+            }
+            Err(why) => record.refused(why),
+        }
+    }
+}
+
+/// Records a write durably, then runs the intent until it ends, panics or is cancelled.
+async fn run(intent: Box<dyn Intent>, permit: Permit, cx: CallCx, mut record: Record) -> Reply {
+    record.row.decision = Some("allowed");
+    let writes = permit.covers(crate::tool::Access::Write) && intent.access() == crate::tool::Access::Write;
+    if writes && let Err(error) = record.begin().await {
+        warn!("a write was not run: {error}");
+        let error = ToolError::failed(error).hint("nothing was changed; the operator should look at the hub's disk and store");
+        return record.failed(error);
+    }
+    let cancelled = cx.cancel.clone();
+    let running = AssertUnwindSafe(async { intent.run(permit, cx).await }).catch_unwind();
+    tokio::select! {
+        biased;
+        ended = running => match ended {
+            Ok(Ok(reply)) => {
+                record.end(if reply.is_error() { "error" } else { "ok" });
+                reply
+            }
+            Ok(Err(error)) => record.failed(error),
+            Err(panic) => {
+                let (incident, reply) = ToolError::panicked(&record.row.tool, panic_text(&*panic));
+                record.detail = Some(format!("panicked, incident {incident}"));
+                record.end("internal");
+                reply
+            }
+        },
+        () = cancelled.cancelled() => {
+            record.end("cancelled");
+            Reply::error("cancelled".to_owned(), &json!({ "error": { "kind": "cancelled", "message": "the caller cancelled it" } }))
+        }
+    }
+}
+
+/// A call's row while the call goes on. Dropped before its end, it is recorded as abandoned.
+struct Record {
+    audit: Arc<dyn Sink>,
+    cx: CallCx,
+    started: Instant,
+    row: CallRow,
+    detail: Option<String>,
+    ended: bool,
+}
+
+impl Record {
+    fn start(audit: Arc<dyn Sink>, cx: &CallCx, tool: &str, args: Arguments, found: Option<&Found>) -> Self {
+        let row = CallRow {
+            id: cx.id,
+            // A client may send any name: what is no tool of ours is kept short and printable.
+            tool: found.map_or_else(|| crate::text::clean(&crate::text::cut(tool, 64)).into(), |found| found.spec.name.as_str().into()),
+            origin: found.map(|found| found.provider.origin().clone()),
+            access: None,
+            node: None,
+            summary: None,
+            arguments: Arc::new(args),
+            spec: found.map(|found| found.spec.clone()),
+            decision: None,
+            how: None,
+            outcome: None,
+            duration_us: None,
+        };
+        Self { audit, cx: cx.clone(), started: Instant::now(), row, detail: None, ended: false }
+    }
+
+    fn arguments(&self) -> &Arguments {
+        &self.row.arguments
+    }
+
+    fn intended(&mut self, intent: &dyn Intent) {
+        self.row.access = Some(intent.access());
+        self.row.summary = Some(crate::redact::text(&crate::text::clean(&intent.summary())).into_owned());
+        self.row.node = intent.node().map(ToString::to_string);
+    }
+
+    /// Comes back when the store has it. What cannot be recorded does not happen.
+    async fn begin(&self) -> Result<(), crate::audit::NotRecorded> {
+        let row = Row { call: Some(self.row.clone()), ..Row::about(Event::Begun, &self.cx) };
+        self.audit.durable(row).await
+    }
+
+    fn refused(mut self, why: Why) -> Reply {
+        self.row.decision = Some("refused");
+        self.row.how = Some(why.as_str());
+        self.end("refused");
+        let body = json!({ "error": { "kind": "refused", "why": why.as_str(), "message": why.message(), "hint": why.hint() } });
+        Reply::error(format!("{}\nhint: {}", why.message(), why.hint()), &body)
+    }
+
+    fn failed(mut self, error: ToolError) -> Reply {
+        self.detail = Some(error.to_string());
+        self.end(error.kind());
+        error.into_reply()
+    }
+
+    fn end(&mut self, outcome: &'static str) {
+        self.ended = true;
+        self.row.outcome = Some(outcome);
+        self.row.duration_us = u64::try_from(self.started.elapsed().as_micros()).ok();
+        let row = Row { call: Some(self.row.clone()), detail: self.detail.take(), ..Row::about(Event::Call, &self.cx) };
+        self.audit.post(row);
+    }
+}
+
+impl Drop for Record {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.end("abandoned");
+        }
+    }
+}

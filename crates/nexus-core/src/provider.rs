@@ -1,0 +1,73 @@
+//! Who has tools, and what a call becomes once its arguments are valid.
+
+use std::fmt;
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use tokio::sync::watch;
+
+use crate::arguments::Arguments;
+use crate::call::CallCx;
+use crate::error::ToolResult;
+use crate::gate::Permit;
+use crate::name::{NodeName, ServerName, ToolName};
+use crate::reply::Reply;
+use crate::tool::{Access, ToolSpec};
+
+/// Where a tool comes from. The gate treats our own and other people's differently.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Origin {
+    Own(Own),
+    Upstream(ServerName),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Own {
+    BuiltIn,
+    /// The tools about the gate itself.
+    Gate,
+    Agents,
+    Links,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Origin::Own(Own::BuiltIn) => f.write_str("built-in"),
+            Origin::Own(Own::Gate) => f.write_str("gate"),
+            Origin::Own(Own::Agents) => f.write_str("agents"),
+            Origin::Own(Own::Links) => f.write_str("links"),
+            Origin::Upstream(server) => write!(f, "upstream:{server}"),
+        }
+    }
+}
+
+/// Counts the changes of a set of tools.
+pub type Revision = u64;
+
+/// Owns tools.
+pub trait Provider: Send + Sync {
+    fn origin(&self) -> &Origin;
+
+    /// All of them. The catalogue hides some from some keys, never from some sessions.
+    fn tools(&self) -> Arc<[Arc<ToolSpec>]>;
+
+    /// Moves when `tools` does.
+    fn changes(&self) -> watch::Receiver<Revision>;
+
+    /// Checks the arguments. From here on they are valid.
+    fn intend(&self, tool: &ToolName, args: &Arguments) -> ToolResult<Box<dyn Intent>>;
+}
+
+/// A call whose arguments are valid and which has not happened yet.
+pub trait Intent: Send {
+    fn access(&self) -> Access;
+
+    /// One line for the human who is asked.
+    fn summary(&self) -> String;
+
+    fn node(&self) -> Option<&NodeName>;
+
+    /// Does it. Uses up the permit, and checks that it covers this access.
+    fn run(self: Box<Self>, permit: Permit, cx: CallCx) -> BoxFuture<'static, ToolResult<Reply>>;
+}

@@ -1,0 +1,168 @@
+//! A session: what one client's calls share, above all the human's yes.
+
+use std::fmt;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use uuid::Uuid;
+
+use crate::clock;
+use crate::gate::Grants;
+use crate::principal::PrincipalId;
+use crate::text;
+
+/// What makes two calls belong to the same session. Made by the front door, nowhere else.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum SessionKey {
+    /// As long as the process.
+    Stdio,
+    /// An SSE stream or an `Mcp-Session-Id`, bound to the key that opened it.
+    Transport { id: std::sync::Arc<str>, principal: PrincipalId },
+    /// Protocol 2026-07-28 has no session on the wire: one per key, until it is idle for long.
+    Lease { principal: PrincipalId },
+}
+
+/// By which door it came in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    Stdio,
+    Http,
+    Sse,
+}
+
+impl Transport {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Transport::Stdio => "stdio",
+            Transport::Http => "http",
+            Transport::Sse => "sse",
+        }
+    }
+}
+
+/// Which of the two kinds of protocol a call speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Era {
+    /// 2024-11-05 to 2025-11-25: `initialize`, sessions.
+    Legacy,
+    /// 2026-07-28: everything in each request.
+    Modern,
+}
+
+impl Era {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Era::Legacy => "legacy",
+            Era::Modern => "modern",
+        }
+    }
+}
+
+/// State shared by the calls of one session.
+pub struct Session {
+    /// Its name in the audit; not the wire's session id, which is a capability.
+    pub id: Uuid,
+    pub key: SessionKey,
+    pub transport: Transport,
+    pub started: Timestamp,
+    pub grants: Mutex<Grants>,
+    client: OnceLock<Box<str>>,
+    in_flight: AtomicUsize,
+    active_ms: AtomicI64,
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Session").field("id", &self.id).field("transport", &self.transport).finish_non_exhaustive()
+    }
+}
+
+impl Session {
+    pub fn open(key: SessionKey, transport: Transport) -> Self {
+        let started = clock::now();
+        Self {
+            id: clock::new_id(),
+            key,
+            transport,
+            started,
+            grants: Mutex::default(),
+            client: OnceLock::new(),
+            in_flight: AtomicUsize::new(0),
+            active_ms: AtomicI64::new(started.as_millisecond()),
+        }
+    }
+
+    /// Remembers what the client calls itself. Its word is shown, never believed.
+    pub fn introduce(&self, name: &str, version: &str) {
+        self.client.get_or_init(|| {
+            let said: String = format!("{name}/{version}").chars().take(100).collect();
+            text::clean(&said).into()
+        });
+    }
+
+    /// What the client calls itself.
+    pub fn client(&self) -> Option<&str> {
+        self.client.get().map(|name| &**name)
+    }
+
+    /// Takes one of the session's places for a call, if one is free.
+    pub fn enter(&self, most: usize) -> Option<InFlight<'_>> {
+        self.touch();
+        let before = self.in_flight.fetch_add(1, Ordering::Relaxed);
+        let place = InFlight(self);
+        (before < most).then_some(place)
+    }
+
+    /// Calls that are running now.
+    pub fn in_flight(&self) -> usize {
+        self.in_flight.load(Ordering::Relaxed)
+    }
+
+    /// Something arrived.
+    pub fn touch(&self) {
+        self.active_ms.store(clock::now_ms(), Ordering::Relaxed);
+    }
+
+    /// Milliseconds since something last arrived or ended.
+    pub fn idle_ms(&self) -> i64 {
+        clock::now_ms() - self.active_ms.load(Ordering::Relaxed)
+    }
+}
+
+/// A call's place in its session; given back when dropped.
+#[derive(Debug)]
+pub struct InFlight<'a>(&'a Session);
+
+impl Drop for InFlight<'_> {
+    fn drop(&mut self) {
+        self.0.in_flight.fetch_sub(1, Ordering::Relaxed);
+        self.0.touch();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_given_back_even_when_it_was_refused() {
+        let session = Session::open(SessionKey::Stdio, Transport::Stdio);
+        let first = session.enter(1);
+        assert!(first.is_some());
+        assert!(session.enter(1).is_none());
+        assert_eq!(session.in_flight(), 1);
+        drop(first);
+        assert!(session.enter(1).is_some());
+        assert_eq!(session.in_flight(), 0);
+    }
+
+    #[test]
+    fn a_client_cannot_write_escapes_into_our_records_with_its_name() {
+        let session = Session::open(SessionKey::Stdio, Transport::Stdio);
+        session.introduce("evil\u{1b}[2J", "1");
+        session.introduce("later", "2");
+        assert_eq!(session.client(), Some("evil/1"));
+    }
+}

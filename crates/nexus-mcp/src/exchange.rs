@@ -1,0 +1,228 @@
+//! One request while it is answered: what may be told to and asked of the client meanwhile.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+use thiserror::Error;
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+
+use nexus_core::call::{Client, Progress};
+use nexus_core::principal::Principal;
+use nexus_core::session::{Era, Session};
+
+use crate::wire::{self, RequestId, RpcError};
+
+/// Messages to the client that are not yet written. A client that does not read loses progress
+/// reports beyond this, nothing else.
+pub const OUTBOX: usize = 32;
+
+/// What is known of a client over the life of its connection or session.
+#[derive(Debug, Default)]
+pub struct Peer {
+    /// Set by `initialize`.
+    pub version: OnceLock<&'static str>,
+    pub capabilities: OnceLock<Capabilities>,
+    /// Index into [`LOG_LEVELS`]; what `logging/setLevel` asked for.
+    log_level: AtomicU8,
+    asked: AtomicU64,
+    waiting: Mutex<HashMap<RequestId, Waiting>>,
+    running: Mutex<HashMap<RequestId, CancellationToken>>,
+}
+
+type Waiting = oneshot::Sender<Result<Box<RawValue>, Box<RawValue>>>;
+
+/// Severities of log messages, least first.
+pub const LOG_LEVELS: [&str; 8] = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
+
+impl Peer {
+    /// Notes a request that can be cancelled. None: another one with this id is still running.
+    pub fn start(self: &Arc<Self>, id: &RequestId, cancel: &CancellationToken) -> Option<Running> {
+        let mut running = self.running.lock();
+        if running.contains_key(id) {
+            return None;
+        }
+        running.insert(id.clone(), cancel.clone());
+        Some(Running { peer: self.clone(), id: id.clone() })
+    }
+
+    /// The client no longer wants the answer.
+    pub fn cancel(&self, id: &RequestId) {
+        if let Some(cancel) = self.running.lock().get(id) {
+            cancel.cancel();
+        }
+    }
+
+    /// The client has answered something we asked. False: we had not.
+    pub fn settle(&self, id: &RequestId, answer: Result<Box<RawValue>, Box<RawValue>>) -> bool {
+        let waiting = self.waiting.lock().remove(id);
+        waiting.is_some_and(|waiting| waiting.send(answer).is_ok())
+    }
+
+    pub fn set_log_level(&self, level: &str) -> bool {
+        let index = LOG_LEVELS.iter().position(|known| *known == level).and_then(|index| u8::try_from(index).ok());
+        index.inspect(|index| self.log_level.store(*index, Ordering::Relaxed)).is_some()
+    }
+}
+
+/// A running request; forgotten when dropped.
+#[derive(Debug)]
+pub struct Running {
+    peer: Arc<Peer>,
+    id: RequestId,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.peer.running.lock().remove(&self.id);
+    }
+}
+
+/// What the client says it can do.
+#[derive(Clone, Debug, Default)]
+pub struct Capabilities(Value);
+
+impl Capabilities {
+    /// None: not an object.
+    pub fn parse(raw: &RawValue) -> Option<Self> {
+        let value: Value = serde_json::from_str(raw.get()).ok()?;
+        value.is_object().then_some(Self(value))
+    }
+
+    pub fn has(&self, name: &str) -> bool {
+        self.0.get(name).is_some_and(Value::is_object)
+    }
+}
+
+/// One request and everything it may use while it is answered.
+pub struct Exchange {
+    pub id: RequestId,
+    pub principal: Arc<Principal>,
+    pub session: Arc<Session>,
+    pub era: Era,
+    pub peer: Arc<Peer>,
+    pub capabilities: Capabilities,
+    pub cancel: CancellationToken,
+    pub progress_token: Option<Box<RawValue>>,
+    /// In the modern era the request says whether it wants log messages.
+    pub log_level: Option<String>,
+    /// Answers to what an earlier round of the same request asked for.
+    pub input_responses: Option<Box<RawValue>>,
+    pub request_state: Option<String>,
+    pub outbox: mpsc::Sender<String>,
+    /// An error that takes the place of the tool's reply.
+    verdict: Mutex<Option<RpcError>>,
+}
+
+impl fmt::Debug for Exchange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Exchange").field("id", &self.id).field("era", &self.era).finish_non_exhaustive()
+    }
+}
+
+#[derive(Debug, Error)]
+pub enum AskError {
+    #[error("the client is gone")]
+    Gone,
+    #[error("the client of this era cannot be asked while a request runs")]
+    WrongEra,
+    #[error("the client answered with an error: {0}")]
+    Refused(String),
+}
+
+impl Exchange {
+    pub fn new(id: RequestId, principal: Arc<Principal>, session: Arc<Session>, era: Era, peer: Arc<Peer>, outbox: mpsc::Sender<String>) -> Self {
+        Self {
+            id,
+            principal,
+            session,
+            era,
+            peer,
+            capabilities: Capabilities::default(),
+            cancel: CancellationToken::new(),
+            progress_token: None,
+            log_level: None,
+            input_responses: None,
+            request_state: None,
+            outbox,
+            verdict: Mutex::new(None),
+        }
+    }
+
+    /// Tells the client something; waits for room.
+    pub async fn notify(&self, method: &str, params: &Value) {
+        let _ = self.outbox.send(wire::notification(method, &params.to_string())).await;
+    }
+
+    /// A log message, if the client wants such.
+    pub async fn log(&self, level: &str, data: &Value) {
+        let rank = |level: &str| LOG_LEVELS.iter().position(|known| *known == level);
+        let threshold = match self.era {
+            Era::Modern => self.log_level.as_deref().and_then(rank),
+            Era::Legacy => Some(usize::from(self.peer.log_level.load(Ordering::Relaxed))),
+        };
+        if threshold.is_some_and(|threshold| rank(level).is_some_and(|rank| rank >= threshold)) {
+            self.notify("notifications/message", &json!({ "level": level, "logger": "nexus", "data": data })).await;
+        }
+    }
+
+    /// Asks the client (elicitation, sampling) and waits for its answer. Old era only: in the new
+    /// one a question is a result, and the answer comes with the next try.
+    pub async fn ask(&self, method: &str, params: &Value) -> Result<Box<RawValue>, AskError> {
+        if self.era == Era::Modern {
+            return Err(AskError::WrongEra);
+        }
+        let id = RequestId::number(self.peer.asked.fetch_add(1, Ordering::Relaxed) + 1);
+        let (answer, answered) = oneshot::channel();
+        self.peer.waiting.lock().insert(id.clone(), answer);
+        let forget = Forget { peer: &self.peer, id: &id };
+        if self.outbox.send(wire::request(&id, method, &params.to_string())).await.is_err() {
+            return Err(AskError::Gone);
+        }
+        let said = answered.await.map_err(|_| AskError::Gone)?;
+        drop(forget);
+        said.map_err(|error| AskError::Refused(error.get().chars().take(300).collect()))
+    }
+
+    /// Makes the request end in a protocol error, whatever the tool replies.
+    pub fn fail(&self, error: RpcError) {
+        *self.verdict.lock() = Some(error);
+    }
+
+    pub fn verdict(&self) -> Option<RpcError> {
+        self.verdict.lock().take()
+    }
+}
+
+/// Removes a question nobody waits for any more.
+struct Forget<'a> {
+    peer: &'a Peer,
+    id: &'a RequestId,
+}
+
+impl Drop for Forget<'_> {
+    fn drop(&mut self) {
+        self.peer.waiting.lock().remove(self.id);
+    }
+}
+
+impl Client for Exchange {
+    fn progress(&self, step: Progress) {
+        let Some(token) = &self.progress_token else { return };
+        let mut params = json!({ "progressToken": token, "progress": step.done });
+        if let Some(total) = step.total {
+            params["total"] = total.into();
+        }
+        if let Some(message) = step.message {
+            params["message"] = nexus_core::text::clean(&message).into();
+        }
+        // A client that does not read misses a report; the next one says more anyway.
+        let _ = self.outbox.try_send(wire::notification("notifications/progress", &params.to_string()));
+    }
+}

@@ -1,0 +1,79 @@
+//! The front doors: who comes in by which way, and what becomes of a message before anyone answers it.
+//!
+//! `door` accepts connections, `guard` checks Host, Origin and key, `http`, `sse` and `stdio` are
+//! the three transports, `identity` decides what a session is.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use nexus_core::tasks::Tasks;
+
+use crate::server::Server;
+
+pub mod address;
+pub mod auth;
+pub mod door;
+mod duplex;
+mod guard;
+mod http;
+pub mod identity;
+mod sse;
+pub mod stdio;
+mod stream;
+
+/// Everything the HTTP doors share.
+pub struct Front {
+    pub server: Arc<Server>,
+    pub keys: Arc<auth::Keys>,
+    pub sessions: Arc<identity::Sessions>,
+    pub tasks: Tasks,
+    pub settings: Settings,
+    /// What `GET /health` answers.
+    pub health: Box<dyn Fn() -> Value + Send + Sync>,
+    failures: auth::Failures,
+    streams: sse::Streams,
+}
+
+impl fmt::Debug for Front {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Front").field("settings", &self.settings).finish_non_exhaustive()
+    }
+}
+
+impl Front {
+    pub fn new(
+        server: Arc<Server>,
+        keys: Arc<auth::Keys>,
+        sessions: Arc<identity::Sessions>,
+        tasks: Tasks,
+        settings: Settings,
+        health: Box<dyn Fn() -> Value + Send + Sync>,
+    ) -> Self {
+        Self { server, keys, sessions, tasks, settings, health, failures: auth::Failures::default(), streams: sse::Streams::default() }
+    }
+}
+
+/// What the operator has set for the HTTP doors.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Host names (with or without a port) under which the hub may be addressed, beside loopback.
+    pub hosts: Vec<String>,
+    /// Origins a browser may come from, beside loopback.
+    pub origins: Vec<String>,
+    /// Proxies whose `X-Forwarded-For` is believed.
+    pub proxies: Vec<address::Network>,
+    /// Who may come in from loopback without a key; only the conformance suite needs it.
+    pub keyless: Option<Arc<nexus_core::principal::Principal>>,
+}
+
+/// Bytes. Larger requests are refused.
+pub const LARGEST_BODY: usize = 4 * 1024 * 1024;
+
+/// A sender that needs longer than this for a head or a body is not one we wait for.
+pub const SLOWEST_SENDER: Duration = Duration::from_secs(30);
+
+/// Silence after which a stream shows that it is alive, for proxies that cut idle connections.
+pub const KEEP_ALIVE: Duration = Duration::from_secs(15);

@@ -1,0 +1,277 @@
+//! Keys: who has which, how fast each may call, and how those who guess are slowed.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use parking_lot::{Mutex, RwLock};
+use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
+use tokio::sync::watch;
+
+use nexus_core::clock;
+use nexus_core::principal::Principal;
+
+/// SHA-256 of a key. The key itself is kept nowhere.
+pub type KeyDigest = [u8; 32];
+
+pub fn digest(key: &str) -> KeyDigest {
+    Sha256::digest(key.as_bytes()).into()
+}
+
+/// A key as the door knows it.
+#[derive(Clone, Debug)]
+pub struct Key {
+    pub digest: KeyDigest,
+    pub principal: Arc<Principal>,
+    pub expires: Option<Timestamp>,
+}
+
+/// All keys in force. Replaced as a whole when one is made or revoked.
+#[derive(Debug)]
+pub struct Keys {
+    table: RwLock<Arc<Table>>,
+    changes: watch::Sender<u64>,
+    rate: Rate,
+}
+
+/// Looked up by the first bytes of the digest, which tells an attacker nothing about the key;
+/// the digests are then compared in constant time.
+type Table = HashMap<[u8; 8], Vec<Holder>>;
+
+#[derive(Clone, Debug)]
+struct Holder {
+    key: Key,
+    bucket: Arc<Bucket>,
+}
+
+/// Who a key belongs to, and its allowance.
+#[derive(Clone, Debug)]
+pub struct Known {
+    pub principal: Arc<Principal>,
+    bucket: Arc<Bucket>,
+}
+
+impl Keys {
+    pub fn new(rate: Rate) -> Self {
+        Self { table: RwLock::default(), changes: watch::Sender::new(0), rate }
+    }
+
+    /// From now on these and no others are in force.
+    pub fn replace(&self, keys: Vec<Key>) {
+        let mut table = Table::new();
+        for key in keys {
+            let holder = Holder { bucket: Arc::new(Bucket::new(self.rate)), key };
+            table.entry(prefix(&holder.key.digest)).or_default().push(holder);
+        }
+        *self.table.write() = Arc::new(table);
+        self.changes.send_modify(|revision| *revision += 1);
+    }
+
+    pub fn find(&self, key: &str) -> Option<Known> {
+        let given = digest(key);
+        let table = self.table.read().clone();
+        let holder = table.get(&prefix(&given))?.iter().find(|holder| holder.key.digest.ct_eq(&given).into())?;
+        if holder.key.expires.is_some_and(|expires| expires <= clock::now()) {
+            return None;
+        }
+        Some(Known { principal: holder.key.principal.clone(), bucket: holder.bucket.clone() })
+    }
+
+    /// Whether a principal still has a key, for streams that outlive the request that opened them.
+    pub fn admits(&self, principal: &Principal) -> bool {
+        let now = clock::now();
+        let table = self.table.read().clone();
+        let in_force = |holder: &Holder| holder.key.expires.is_none_or(|expires| expires > now);
+        table.values().flatten().any(|holder| holder.key.principal.id == principal.id && in_force(holder))
+    }
+
+    /// Moves when a key is made or revoked.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+}
+
+fn prefix(digest: &KeyDigest) -> [u8; 8] {
+    let mut prefix = [0; 8];
+    prefix.copy_from_slice(&digest[..8]);
+    prefix
+}
+
+/// How often a key may call.
+#[derive(Clone, Copy, Debug)]
+pub struct Rate {
+    pub per_second: u32,
+    pub burst: u32,
+}
+
+impl Known {
+    /// Takes one call from the allowance, or says how long to wait for the next.
+    pub fn spend(&self) -> Result<(), Duration> {
+        self.bucket.spend(self.bucket.born.elapsed())
+    }
+}
+
+/// A leaky bucket in one word: the time at which it will be empty again.
+#[derive(Debug)]
+struct Bucket {
+    born: Instant,
+    empty_at_ns: AtomicU64,
+    step_ns: u64,
+    depth_ns: u64,
+}
+
+impl Bucket {
+    fn new(rate: Rate) -> Self {
+        let step_ns = 1_000_000_000 / u64::from(rate.per_second.max(1));
+        Self { born: Instant::now(), empty_at_ns: AtomicU64::new(0), step_ns, depth_ns: step_ns.saturating_mul(u64::from(rate.burst.max(1))) }
+    }
+
+    fn spend(&self, now: Duration) -> Result<(), Duration> {
+        let now = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
+        let spent = self.empty_at_ns.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |empty_at| {
+            let next = empty_at.max(now) + self.step_ns;
+            (next - now <= self.depth_ns).then_some(next)
+        });
+        spent.map(|_| ()).map_err(|empty_at| Duration::from_nanos((empty_at + self.step_ns).saturating_sub(now + self.depth_ns)))
+    }
+}
+
+/// Addresses that sent wrong keys of late.
+#[derive(Debug, Default)]
+pub struct Failures {
+    by_address: Mutex<HashMap<IpAddr, Failed>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Failed {
+    times: u32,
+    last: Instant,
+    waiting: u32,
+}
+
+/// Wrong keys that cost nothing: a person pasting the wrong one.
+const FREE_TRIES: u32 = 3;
+const LONGEST_WAIT: Duration = Duration::from_secs(5);
+/// A quiet address is forgiven after this.
+const FORGIVEN_AFTER: Duration = Duration::from_secs(600);
+/// Addresses remembered at most; the quietest goes first.
+const REMEMBERED: usize = 4096;
+/// Requests of one address that may wait for their refusal at once.
+const WAITING_AT_ONCE: u32 = 8;
+
+/// What an address that sent a wrong key gets.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Slowed {
+    /// The refusal, after this long.
+    Wait(Duration),
+    /// Too many are waiting already: told to go away at once, and not recorded again.
+    GoAway,
+}
+
+impl Failures {
+    /// Notes a wrong key. Whoever gets `Wait` calls [`Failures::waited`] afterwards.
+    pub fn note(&self, address: IpAddr) -> Slowed {
+        let now = Instant::now();
+        let mut by_address = self.by_address.lock();
+        if by_address.len() >= REMEMBERED && !by_address.contains_key(&address) {
+            let quietest = by_address.iter().min_by_key(|(_, failed)| failed.last).map(|(address, _)| *address);
+            quietest.and_then(|address| by_address.remove(&address));
+        }
+        let failed = by_address.entry(address).or_insert(Failed { times: 0, last: now, waiting: 0 });
+        if failed.waiting >= WAITING_AT_ONCE {
+            return Slowed::GoAway;
+        }
+        if now.duration_since(failed.last) > FORGIVEN_AFTER {
+            failed.times = 0;
+        }
+        failed.times = failed.times.saturating_add(1);
+        failed.last = now;
+        failed.waiting += 1;
+        Slowed::Wait(wait_after(failed.times))
+    }
+
+    pub fn waited(&self, address: IpAddr) {
+        if let Some(failed) = self.by_address.lock().get_mut(&address) {
+            failed.waiting = failed.waiting.saturating_sub(1);
+        }
+    }
+}
+
+fn wait_after(times: u32) -> Duration {
+    match times.saturating_sub(FREE_TRIES) {
+        0 => Duration::ZERO,
+        over => Duration::from_millis(100).saturating_mul(1 << over.min(10)).min(LONGEST_WAIT),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nexus_core::principal::Level;
+
+    fn keys(names: &[(&str, &str)]) -> Keys {
+        let keys = Keys::new(Rate { per_second: 100, burst: 2 });
+        keys.replace(
+            names
+                .iter()
+                .map(|(name, key)| Key { digest: digest(key), principal: Arc::new(Principal::new(name, Level::Trusted)), expires: None })
+                .collect(),
+        );
+        keys
+    }
+
+    #[test]
+    fn a_key_is_found_by_itself_only() {
+        let keys = keys(&[("a", "key-of-a"), ("b", "key-of-b")]);
+        assert_eq!(keys.find("key-of-b").unwrap().principal.id.as_str(), "b");
+        assert!(keys.find("key-of-c").is_none());
+        assert!(keys.find("").is_none());
+    }
+
+    #[test]
+    fn a_revoked_or_expired_key_is_gone_at_once() {
+        let keys = keys(&[("a", "key-of-a")]);
+        let mut changes = keys.changes();
+        assert!(keys.admits(&Principal::new("a", Level::Trusted)));
+        let expired = Key { digest: digest("old"), principal: Arc::new(Principal::new("old", Level::Yolo)), expires: Some(Timestamp::UNIX_EPOCH) };
+        keys.replace(vec![expired]);
+        assert!(keys.find("key-of-a").is_none());
+        assert!(keys.find("old").is_none());
+        assert!(!keys.admits(&Principal::new("a", Level::Trusted)));
+        assert!(!keys.admits(&Principal::new("old", Level::Yolo)));
+        assert!(changes.has_changed().unwrap());
+        changes.mark_unchanged();
+    }
+
+    #[test]
+    fn the_bucket_allows_a_burst_and_then_a_rate() {
+        let bucket = Bucket::new(Rate { per_second: 10, burst: 3 });
+        let at = Duration::from_millis;
+        assert!((0..3).all(|_| bucket.spend(at(0)).is_ok()));
+        assert_eq!(bucket.spend(at(0)), Err(at(100)));
+        assert!(bucket.spend(at(100)).is_ok());
+        assert!(bucket.spend(at(100)).is_err());
+        assert!((0..3).all(|_| bucket.spend(at(10_000)).is_ok()));
+        assert!(bucket.spend(at(10_000)).is_err());
+    }
+
+    #[test]
+    fn guessing_gets_slower_and_is_bounded() {
+        assert_eq!(wait_after(3), Duration::ZERO);
+        assert_eq!(wait_after(4), Duration::from_millis(200));
+        assert!(wait_after(5) > wait_after(4));
+        assert_eq!(wait_after(u32::MAX), LONGEST_WAIT);
+        let failures = Failures::default();
+        let address = "192.0.2.1".parse().unwrap();
+        for _ in 0..WAITING_AT_ONCE {
+            assert!(matches!(failures.note(address), Slowed::Wait(_)));
+        }
+        assert_eq!(failures.note(address), Slowed::GoAway);
+        failures.waited(address);
+        assert!(matches!(failures.note(address), Slowed::Wait(_)));
+    }
+}

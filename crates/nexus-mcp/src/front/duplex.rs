@@ -1,0 +1,155 @@
+//! A connection that carries messages both ways, whatever carries it: stdin and stdout, or HTTP+SSE.
+
+use std::sync::Arc;
+
+use serde_json::value::RawValue;
+use tokio::sync::{Semaphore, mpsc};
+use tracing::debug;
+
+use nexus_core::principal::Principal;
+use nexus_core::session::{Era, Session};
+use nexus_core::tasks::Tasks;
+
+use super::stream::answer;
+use crate::exchange::{Exchange, Peer};
+use crate::server::Server;
+use crate::version::{self, LAST_WITH_BATCHES};
+use crate::wire::{self, Incoming, Message, Params, Request, RequestId, RpcError};
+
+/// Requests of one connection that are answered at once. A client that sends more is read more slowly.
+const AT_ONCE: usize = 128;
+
+#[derive(Debug)]
+pub struct Duplex {
+    server: Arc<Server>,
+    tasks: Tasks,
+    pub session: Arc<Session>,
+    peer: Arc<Peer>,
+    outbox: mpsc::Sender<String>,
+    places: Arc<Semaphore>,
+}
+
+impl Duplex {
+    pub fn new(server: Arc<Server>, tasks: Tasks, session: Arc<Session>, outbox: mpsc::Sender<String>) -> Self {
+        Self { server, tasks, session, peer: Arc::default(), outbox, places: Arc::new(Semaphore::new(AT_ONCE)) }
+    }
+
+    /// Takes one message as it came. Answers go to the outbox, in the order in which they are ready.
+    pub async fn receive(&self, principal: &Arc<Principal>, bytes: &[u8]) {
+        match Incoming::parse(bytes) {
+            Ok(Incoming::One(message)) => self.take(principal, message).await,
+            Ok(Incoming::Batch(messages)) if self.peer.version.get().is_some_and(|version| *version <= LAST_WITH_BATCHES) => {
+                // Answering each on its own is allowed, and no client waits longer for it.
+                for message in messages {
+                    self.take(principal, message).await;
+                }
+            }
+            Ok(Incoming::Batch(_)) => self.refuse(None, &RpcError::invalid_request("this protocol version takes one message at a time")).await,
+            Err(error) => self.refuse(None, &error).await,
+        }
+    }
+
+    /// Waits until everything that was asked has been answered.
+    pub async fn drained(&self) {
+        let all = u32::try_from(AT_ONCE).unwrap_or(u32::MAX);
+        let _ = self.places.acquire_many(all).await;
+    }
+
+    async fn take(&self, principal: &Arc<Principal>, message: Message) {
+        match message {
+            Message::Request(request) => self.request(principal, request).await,
+            Message::Notification { method, params } => self.notified(&method, params.as_deref()),
+            Message::Response { id, answer } => {
+                if !self.peer.settle(&id, answer) {
+                    debug!("an answer to nothing we asked");
+                }
+            }
+        }
+    }
+
+    fn notified(&self, method: &str, params: Option<&RawValue>) {
+        let Ok(params) = Params::parse(params) else { return };
+        if let ("notifications/cancelled", Some(id)) = (method, RequestId::of_params(&params)) {
+            self.peer.cancel(&id);
+        }
+    }
+
+    async fn request(&self, principal: &Arc<Principal>, request: Request) {
+        let id = request.id.clone();
+        let exchange = match self.exchange(principal, &request) {
+            Ok(exchange) => exchange,
+            Err(error) => return self.refuse(Some(&id), &error).await,
+        };
+        let cancel = exchange.cancel.clone();
+        let Some(running) = self.peer.start(&id, &cancel) else {
+            return self.refuse(Some(&id), &RpcError::invalid_request("this id is in use by a request that is still running")).await;
+        };
+        let Ok(place) = self.places.clone().acquire_owned().await else { return };
+        let opens = request.method == "initialize";
+        let (server, outbox) = (self.server.clone(), self.outbox.clone());
+        let work = async move {
+            let answer = answer(server, request, Arc::new(exchange)).await;
+            drop(running);
+            // A cancelled request gets no answer.
+            if !cancel.is_cancelled() {
+                let _ = outbox.send(wire::response(&id, &answer)).await;
+            }
+            drop(place);
+        };
+        if opens {
+            // What follows may rely on what it settles.
+            work.await;
+            self.announce_changes();
+        } else {
+            self.tasks.spawn("request", work);
+        }
+    }
+
+    fn exchange(&self, principal: &Arc<Principal>, request: &Request) -> Result<Exchange, RpcError> {
+        let params = Params::parse(request.params.as_deref())?;
+        let said = params.meta.as_ref().and_then(|meta| meta.version.as_deref()).map(version::era_of);
+        let era = said.unwrap_or(if request.method == "server/discover" { Era::Modern } else { Era::Legacy });
+        let new = |era| Exchange::new(request.id.clone(), principal.clone(), self.session.clone(), era, self.peer.clone(), self.outbox.clone());
+        let mut exchange = new(era);
+        match era {
+            Era::Modern => self.server.accept_modern(&params, &mut exchange)?,
+            Era::Legacy if !self.server.protocol.speaks(Era::Legacy) => {
+                return Err(self.server.unsupported(params.protocol_version.as_deref().unwrap_or(version::LEGACY[0])));
+            }
+            Era::Legacy => {
+                let first = matches!(request.method.as_str(), "initialize" | "ping");
+                if self.peer.version.get().is_none() && !first {
+                    return Err(RpcError::invalid_request("send `initialize` first, or `_meta` with a protocolVersion from 2026-07-28 on"));
+                }
+                if self.peer.version.get().is_some() && request.method == "initialize" {
+                    return Err(RpcError::invalid_request("this connection is initialised already"));
+                }
+                exchange.capabilities = self.peer.capabilities.get().cloned().unwrap_or_default();
+            }
+        }
+        exchange.progress_token = params.meta.as_ref().and_then(|meta| meta.progress_token).map(ToOwned::to_owned);
+        Ok(exchange)
+    }
+
+    /// In the old era a connection is told of changes without asking.
+    fn announce_changes(&self) {
+        let mut changes = self.server.hub.catalogue.changes();
+        let closing = self.server.closing.clone();
+        let outbox = self.outbox.downgrade();
+        self.tasks.spawn("changes", async move {
+            loop {
+                let Some(closed) = outbox.upgrade() else { return };
+                tokio::select! {
+                    () = closing.cancelled() => return,
+                    () = closed.closed() => return,
+                    moved = changes.changed() => if moved.is_err() { return },
+                }
+                let _ = closed.try_send(wire::notification("notifications/tools/list_changed", "{}"));
+            }
+        });
+    }
+
+    async fn refuse(&self, id: Option<&RequestId>, error: &RpcError) {
+        let _ = self.outbox.send(wire::error_response(id, error)).await;
+    }
+}

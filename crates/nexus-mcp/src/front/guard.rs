@@ -1,0 +1,174 @@
+//! What every HTTP request must pass before anything looks at it: Host, Origin, key, rate.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{ConnectInfo, Request, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use tracing::warn;
+
+use nexus_core::audit::{Event, Row};
+use nexus_core::principal::Principal;
+
+use super::auth::{Known, Slowed};
+use super::{Front, address};
+
+/// Routes that anyone may ask for: no secrets there, and clients probe them before they have a key.
+fn is_open(path: &str) -> bool {
+    path == "/health" || path.starts_with("/.well-known/")
+}
+
+/// The middleware of all routes. Puts the [`Principal`] into the request.
+pub async fn check(State(front): State<Arc<Front>>, mut request: Request, next: Next) -> Response {
+    let headers = request.headers();
+    if let Err(refusal) = addressed_to_us(&front, headers, request.uri().host()) {
+        return refusal;
+    }
+    if is_open(request.uri().path()) {
+        return next.run(request).await;
+    }
+    let peer = request.extensions().get::<ConnectInfo<SocketAddr>>().map_or(IpAddr::from([0, 0, 0, 0]), |peer| peer.0.ip());
+    let forwarded = text(headers, header::HeaderName::from_static("x-forwarded-for"));
+    let caller = address::caller(peer, forwarded, &front.settings.proxies);
+
+    let principal = match bearer(headers) {
+        None if front.settings.keyless.is_some() && caller.is_loopback() => front.settings.keyless.clone(),
+        None => None,
+        Some(key) => match front.keys.find(key) {
+            Some(known) => match known.spend() {
+                Ok(()) => Some(known.principal),
+                Err(wait) => return too_fast(&known, wait),
+            },
+            None => None,
+        },
+    };
+    let Some(principal) = principal else { return refused(&front, caller, bearer(headers).is_some()).await };
+    request.extensions_mut().insert::<Arc<Principal>>(principal);
+    next.run(request).await
+}
+
+/// The key, if the header has the form `Bearer KEY`.
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let value = text(headers, header::AUTHORIZATION)?;
+    let (scheme, key) = value.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| key.trim())
+}
+
+/// Missing and wrong keys look the same from outside; guessing gets slower, and is recorded.
+async fn refused(front: &Front, caller: IpAddr, had_key: bool) -> Response {
+    match front.failures.note(caller) {
+        Slowed::Wait(wait) => {
+            let what = if had_key { "a wrong key" } else { "no key" };
+            warn!(address = %caller, "refused: {what} from {caller}");
+            front.server.hub.audit.post(Row::new(Event::KeyRefused).detail(format!("{what} from {caller}")));
+            let waited = Waited { front, caller };
+            tokio::time::sleep(wait).await;
+            drop(waited);
+        }
+        Slowed::GoAway => {}
+    }
+    (StatusCode::UNAUTHORIZED, [(header::WWW_AUTHENTICATE, "Bearer")]).into_response()
+}
+
+/// Gives the place back also when the caller hangs up while it waits.
+struct Waited<'a> {
+    front: &'a Front,
+    caller: IpAddr,
+}
+
+impl Drop for Waited<'_> {
+    fn drop(&mut self) {
+        self.front.failures.waited(self.caller);
+    }
+}
+
+fn too_fast(known: &Known, wait: std::time::Duration) -> Response {
+    let seconds = wait.as_secs() + 1;
+    let name = &known.principal.id;
+    let body = format!(r#"{{"error":"too many requests with the key `{name}`; try again in {seconds} s"}}"#);
+    let headers = [(header::RETRY_AFTER, seconds.to_string()), (header::CONTENT_TYPE, "application/json".to_owned())];
+    (StatusCode::TOO_MANY_REQUESTS, headers, body).into_response()
+}
+
+/// Against DNS rebinding: the Host must be one of ours, the Origin, if there is one, too.
+fn addressed_to_us(front: &Front, headers: &HeaderMap, uri_host: Option<&str>) -> Result<(), Response> {
+    let forbidden = |why: &str| Err((StatusCode::FORBIDDEN, Body::from(format!("{why}\n"))).into_response());
+    let host = text(headers, header::HOST).or(uri_host).unwrap_or_default();
+    if !is_allowed_host(host, &front.settings.hosts) {
+        return forbidden("this Host is not served here; add it to server.allowed_hosts");
+    }
+    match headers.get(header::ORIGIN) {
+        None => Ok(()),
+        Some(origin) => match origin.to_str() {
+            Ok(origin) if is_allowed_origin(origin, &front.settings.origins) => Ok(()),
+            _ => forbidden("this Origin is not welcome; add it to server.allowed_origins"),
+        },
+    }
+}
+
+fn is_allowed_host(host: &str, allowed: &[String]) -> bool {
+    let name = without_port(host);
+    is_loopback_name(name) || allowed.iter().any(|entry| entry.eq_ignore_ascii_case(host) || entry.eq_ignore_ascii_case(name))
+}
+
+fn is_allowed_origin(origin: &str, allowed: &[String]) -> bool {
+    let local = origin.split_once("://").is_some_and(|(scheme, host)| matches!(scheme, "http" | "https") && is_loopback_name(without_port(host)));
+    local || allowed.iter().any(|entry| entry.eq_ignore_ascii_case(origin))
+}
+
+fn is_loopback_name(name: &str) -> bool {
+    name.eq_ignore_ascii_case("localhost") || matches!(name, "127.0.0.1" | "[::1]")
+}
+
+/// `host:port` without its port; brackets of an IPv6 address stay.
+fn without_port(host: &str) -> &str {
+    match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|c| c.is_ascii_digit()) && !port.is_empty() => name,
+        _ => host,
+    }
+}
+
+/// A header as text, if it is text.
+pub fn text(headers: &HeaderMap, name: header::HeaderName) -> Option<&str> {
+    headers.get(name).and_then(|value| value.to_str().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_are_ours_or_refused() {
+        let allowed = ["hub.lan".to_owned(), "nas.lan:8765".to_owned()];
+        check("localhost:8765", true);
+        check("127.0.0.1", true);
+        check("[::1]:8765", true);
+        check("hub.lan", true);
+        check("HUB.lan:1234", true);
+        check("nas.lan:8765", true);
+        check("nas.lan:1", false);
+        check("evil.example", false);
+        check("localhost.evil.example", false);
+        check("", false);
+
+        #[track_caller]
+        fn check(host: &str, expected: bool) {
+            let allowed = ["hub.lan".to_owned(), "nas.lan:8765".to_owned()];
+            assert_eq!(is_allowed_host(host, &allowed), expected, "{host}");
+        }
+        assert_eq!(allowed.len(), 2);
+    }
+
+    #[test]
+    fn origins_are_ours_or_refused() {
+        let allowed = ["https://hub.lan".to_owned()];
+        assert!(is_allowed_origin("http://localhost:6274", &allowed));
+        assert!(is_allowed_origin("https://hub.lan", &allowed));
+        for bad in ["http://hub.lan", "https://evil.example", "null", "file://localhost", "http://localhost.evil.example"] {
+            assert!(!is_allowed_origin(bad, &allowed), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,358 @@
+//! Streamable HTTP at `/mcp`, both eras on one URL.
+
+use std::sync::Arc;
+
+use axum::Extension;
+use axum::body::{Body, Bytes};
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use futures_util::FutureExt;
+use futures_util::future::join_all;
+use tokio::sync::{mpsc, watch};
+use tokio::time::timeout;
+
+use nexus_core::principal::Principal;
+use nexus_core::session::{Era, Transport};
+
+use super::guard::text;
+use super::identity::{Connected, OpenStream};
+use super::stream::{answer, event, event_stream, json, respond, with_signs_of_life};
+use super::{Front, LARGEST_BODY, SLOWEST_SENDER};
+use crate::exchange::{Exchange, OUTBOX};
+use crate::version::{self, LAST_WITH_BATCHES};
+use crate::wire::{self, HEADER_MISMATCH, INTERNAL_ERROR, Incoming, Message, Params, Request, RequestId, RpcError};
+
+const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
+const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
+const METHOD: HeaderName = HeaderName::from_static("mcp-method");
+const NAME: HeaderName = HeaderName::from_static("mcp-name");
+
+pub async fn mcp(State(front): State<Arc<Front>>, Extension(principal): Extension<Arc<Principal>>, request: axum::extract::Request) -> Response {
+    let (head, body) = request.into_parts();
+    let modern = text(&head.headers, VERSION).is_some_and(|version| version::era_of(version) == Era::Modern);
+    let sessions = front.server.protocol.speaks(Era::Legacy) && !modern;
+    match head.method {
+        Method::POST => post(&front, principal, &head.headers, body).await,
+        Method::GET if sessions => get(&front, &principal, &head.headers),
+        Method::DELETE if sessions => delete(&front, &principal, &head.headers),
+        _ => {
+            let allowed = if sessions { "POST, GET, DELETE" } else { "POST" };
+            (StatusCode::METHOD_NOT_ALLOWED, [(header::ALLOW, allowed)]).into_response()
+        }
+    }
+}
+
+/// Reads a body of bounded size in bounded time.
+pub async fn read_body(headers: &HeaderMap, body: Body) -> Result<Bytes, Response> {
+    let declared = text(headers, header::CONTENT_LENGTH).and_then(|length| length.parse::<usize>().ok()).unwrap_or(0);
+    let too_large = || refusal(StatusCode::PAYLOAD_TOO_LARGE, "the body is larger than 4 MiB");
+    if declared > LARGEST_BODY {
+        return Err(too_large());
+    }
+    match timeout(SLOWEST_SENDER, axum::body::to_bytes(body, LARGEST_BODY)).await {
+        Ok(Ok(bytes)) => Ok(bytes),
+        Ok(Err(error)) => {
+            let over = std::error::Error::source(&error).is_some_and(|source| source.is::<http_body_util::LengthLimitError>());
+            Err(if over { too_large() } else { refusal(StatusCode::BAD_REQUEST, "the body broke off") })
+        }
+        Err(_) => Err(refusal(StatusCode::REQUEST_TIMEOUT, "the body took too long")),
+    }
+}
+
+fn refusal(status: StatusCode, why: &str) -> Response {
+    json(status, wire::error_response(None, &RpcError::invalid_request(why)))
+}
+
+async fn post(front: &Arc<Front>, principal: Arc<Principal>, headers: &HeaderMap, body: Body) -> Response {
+    if !text(headers, header::CONTENT_TYPE).is_some_and(is_json) {
+        return refusal(StatusCode::UNSUPPORTED_MEDIA_TYPE, "Content-Type must be application/json");
+    }
+    if !(accepts(headers, "application/json") && accepts(headers, "text/event-stream")) {
+        return refusal(StatusCode::NOT_ACCEPTABLE, "Accept must list application/json and text/event-stream");
+    }
+    let bytes = match read_body(headers, body).await {
+        Ok(bytes) => bytes,
+        Err(refusal) => return refusal,
+    };
+    let answered = match Incoming::parse(&bytes) {
+        Ok(Incoming::One(message)) => one(front, principal, headers, message).await,
+        Ok(Incoming::Batch(messages)) => batch(front, &principal, headers, messages).await,
+        Err(error) => Err(error),
+    };
+    answered.unwrap_or_else(|error| {
+        let status = StatusCode::from_u16(error.status).unwrap_or(StatusCode::BAD_REQUEST);
+        json(status, wire::error_response(None, &error))
+    })
+}
+
+async fn one(front: &Arc<Front>, principal: Arc<Principal>, headers: &HeaderMap, message: Message) -> Result<Response, RpcError> {
+    let request = match message {
+        Message::Request(request) => request,
+        Message::Notification { method, params } => return notified(front, &principal, headers, &method, params.as_deref()),
+        Message::Response { id, answer } => {
+            session_of(front, &principal, headers)?.peer.settle(&id, answer);
+            return Ok(StatusCode::ACCEPTED.into_response());
+        }
+    };
+    let for_request = |error: RpcError| RpcError { id: Some(request.id.clone()), ..error };
+    let raw_params = request.params.clone();
+    let params = Params::parse(raw_params.as_deref()).map_err(for_request)?;
+    let (outbox, inbox) = mpsc::channel(OUTBOX);
+    let said = params.meta.as_ref().and_then(|meta| meta.version.as_deref()).map(version::era_of);
+    let header = text(headers, VERSION).map(version::era_of);
+    let era = match (said, header) {
+        (Some(era), _) => era,
+        // `initialize` opens the old era, whatever the header says.
+        (None, Some(Era::Modern)) if request.method != "initialize" => Era::Modern,
+        (None, _) => Era::Legacy,
+    };
+    let mut exchange = match era {
+        Era::Modern => {
+            let session = front.sessions.lease(&principal, Transport::Http);
+            let mut exchange = Exchange::new(request.id.clone(), principal, session, era, Arc::default(), outbox);
+            mirrored(headers, &request, &params).map_err(for_request)?;
+            front.server.accept_modern(&params, &mut exchange).map_err(for_request)?;
+            exchange
+        }
+        Era::Legacy if !front.server.protocol.speaks(Era::Legacy) => {
+            let asked = params.protocol_version.as_deref().unwrap_or(version::LEGACY[0]);
+            return Err(for_request(front.server.unsupported(asked)));
+        }
+        Era::Legacy if request.method == "initialize" => return initialize(front, &principal, request, outbox).await,
+        Era::Legacy => {
+            let connected = session_of(front, &principal, headers).map_err(for_request)?;
+            let mut exchange = Exchange::new(request.id.clone(), principal, connected.session.clone(), era, connected.peer.clone(), outbox);
+            exchange.capabilities = connected.peer.capabilities.get().cloned().unwrap_or_default();
+            exchange
+        }
+    };
+    exchange.progress_token = params.meta.as_ref().and_then(|meta| meta.progress_token).map(ToOwned::to_owned);
+    drop(params);
+    Ok(respond(front, request, exchange, inbox).await)
+}
+
+fn notified(
+    front: &Front,
+    principal: &Principal,
+    headers: &HeaderMap,
+    method: &str,
+    params: Option<&serde_json::value::RawValue>,
+) -> Result<Response, RpcError> {
+    let modern = text(headers, VERSION).is_some_and(|version| version::era_of(version) == Era::Modern);
+    // In the new era hanging up cancels; its notifications say nothing that we act on.
+    if !modern {
+        let connected = session_of(front, principal, headers)?;
+        let params = Params::parse(params)?;
+        if let ("notifications/cancelled", Some(id)) = (method, RequestId::of_params(&params)) {
+            connected.peer.cancel(&id);
+        }
+    }
+    Ok(StatusCode::ACCEPTED.into_response())
+}
+
+/// The old era's session, by its header. Unknown ids and other keys' ids are the same 404.
+fn session_of(front: &Front, principal: &Principal, headers: &HeaderMap) -> Result<Arc<Connected>, RpcError> {
+    if let Some(version) = text(headers, VERSION)
+        && !version::LEGACY.contains(&version)
+    {
+        return Err(front.server.unsupported(version));
+    }
+    let Some(id) = text(headers, SESSION) else {
+        let hint = "Mcp-Session-Id is missing: send `initialize` first, or `_meta` with a protocolVersion from 2026-07-28 on";
+        return Err(RpcError::invalid_params(hint));
+    };
+    let unknown = || RpcError::invalid_request("no such session: send `initialize` again").with_status(404);
+    front.sessions.find(id, principal).ok_or_else(unknown)
+}
+
+async fn initialize(front: &Arc<Front>, principal: &Arc<Principal>, request: Request, outbox: mpsc::Sender<String>) -> Result<Response, RpcError> {
+    let Some(connected) = front.sessions.open(principal, Transport::Http) else {
+        let full = RpcError::new(INTERNAL_ERROR, "too many sessions are open; try again later", 503);
+        let mut response = json(StatusCode::SERVICE_UNAVAILABLE, wire::error_response(Some(&request.id), &full));
+        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("30"));
+        return Ok(response);
+    };
+    let exchange = Exchange::new(request.id.clone(), principal.clone(), connected.session.clone(), Era::Legacy, connected.peer.clone(), outbox);
+    let id = request.id.clone();
+    let answer = answer(front.server.clone(), request, Arc::new(exchange)).await;
+    if answer.is_err() {
+        front.sessions.close(&connected.id, principal);
+        return Ok(json(StatusCode::BAD_REQUEST, wire::response(&id, &answer)));
+    }
+    front.sessions.started(&connected);
+    let mut response = json(StatusCode::OK, wire::response(&id, &answer));
+    if let Ok(session) = HeaderValue::from_str(&connected.id) {
+        response.headers_mut().insert(SESSION, session);
+    }
+    Ok(response)
+}
+
+/// Several messages at once, which only versions up to 2025-03-26 know.
+async fn batch(front: &Arc<Front>, principal: &Arc<Principal>, headers: &HeaderMap, messages: Vec<Message>) -> Result<Response, RpcError> {
+    let connected = session_of(front, principal, headers)?;
+    if connected.peer.version.get().is_none_or(|version| *version > LAST_WITH_BATCHES) {
+        return Err(RpcError::invalid_request("this protocol version takes one message at a time"));
+    }
+    let mut answers = Vec::new();
+    for message in messages {
+        match message {
+            Message::Request(request) => {
+                let (outbox, _) = mpsc::channel(1);
+                let exchange = Exchange::new(request.id.clone(), principal.clone(), connected.session.clone(), Era::Legacy, connected.peer.clone(), outbox);
+                let id = request.id.clone();
+                answers.push(answer(front.server.clone(), request, Arc::new(exchange)).map(move |answer| wire::response(&id, &answer)));
+            }
+            other => {
+                one(front, principal.clone(), headers, other).boxed().await?;
+            }
+        }
+    }
+    if answers.is_empty() {
+        return Ok(StatusCode::ACCEPTED.into_response());
+    }
+    Ok(json(StatusCode::OK, format!("[{}]", join_all(answers).await.join(","))))
+}
+
+/// New era: what the body says must stand in the headers too, for those who route by them.
+fn mirrored(headers: &HeaderMap, request: &Request, params: &Params<'_>) -> Result<(), RpcError> {
+    let mismatch = |what: &str| Err(RpcError::new(HEADER_MISMATCH, format!("the header {what} is missing or does not say what the body says"), 400));
+    let version = params.meta.as_ref().and_then(|meta| meta.version.as_deref());
+    if version.is_some() && text(headers, VERSION) != version {
+        return mismatch("MCP-Protocol-Version");
+    }
+    // What is missing in the body is told first, by `accept_modern`.
+    if version.is_none() {
+        return Ok(());
+    }
+    if text(headers, METHOD) != Some(&request.method) {
+        return mismatch("Mcp-Method");
+    }
+    let named = match request.method.as_str() {
+        "tools/call" | "prompts/get" => params.name.as_deref(),
+        "resources/read" => params.uri.as_deref(),
+        _ => None,
+    };
+    match named {
+        Some(name) if text(headers, NAME).and_then(unwrapped).as_deref() != Some(name) => mismatch("Mcp-Name"),
+        _ => Ok(()),
+    }
+}
+
+/// A header value that may be wrapped as `=?base64?…?=` to carry what headers cannot.
+fn unwrapped(value: &str) -> Option<String> {
+    match value.strip_prefix("=?base64?").and_then(|rest| rest.strip_suffix("?=")) {
+        None => Some(value.to_owned()),
+        Some(encoded) => String::from_utf8(decode_base64(encoded)?).ok(),
+    }
+}
+
+fn decode_base64(text: &str) -> Option<Vec<u8>> {
+    let (mut bits, mut held, mut out) = (0u32, 0u32, Vec::with_capacity(text.len() * 3 / 4));
+    for c in text.trim_end_matches('=').bytes() {
+        let value = match c {
+            b'A'..=b'Z' => c - b'A',
+            b'a'..=b'z' => c - b'a' + 26,
+            b'0'..=b'9' => c - b'0' + 52,
+            b'+' | b'-' => 62,
+            b'/' | b'_' => 63,
+            _ => return None,
+        };
+        bits = bits << 6 | u32::from(value);
+        held += 6;
+        if held >= 8 {
+            held -= 8;
+            out.push(u8::try_from(bits >> held & 0xff).ok()?);
+        }
+    }
+    Some(out)
+}
+
+/// The old era's stream beside the requests: tells of changed lists until the client hangs up.
+fn get(front: &Arc<Front>, principal: &Arc<Principal>, headers: &HeaderMap) -> Response {
+    if !accepts(headers, "text/event-stream") {
+        return refusal(StatusCode::NOT_ACCEPTABLE, "Accept must list text/event-stream");
+    }
+    let connected = match session_of(front, principal, headers) {
+        Ok(connected) => connected,
+        Err(error) => return json(StatusCode::from_u16(error.status).unwrap_or(StatusCode::BAD_REQUEST), wire::error_response(None, &error)),
+    };
+    let Some(open) = connected.stream() else {
+        return refusal(StatusCode::CONFLICT, "this session has too many open streams");
+    };
+    let listener = Listener { tools: front.server.hub.catalogue.changes(), open, front: front.clone(), principal: principal.clone(), keys: front.keys.changes() };
+    event_stream(Body::from_stream(with_signs_of_life(listener, |listener| listener.next().boxed())))
+}
+
+struct Listener {
+    front: Arc<Front>,
+    principal: Arc<Principal>,
+    open: OpenStream,
+    tools: watch::Receiver<u64>,
+    keys: watch::Receiver<u64>,
+}
+
+impl Listener {
+    async fn next(&mut self) -> Option<String> {
+        loop {
+            tokio::select! {
+                () = self.open.0.ended.cancelled() => return None,
+                () = self.front.server.closing.cancelled() => return None,
+                moved = self.tools.changed() => {
+                    moved.ok()?;
+                    return Some(event(&wire::notification("notifications/tools/list_changed", "{}")));
+                }
+                moved = self.keys.changed() => {
+                    moved.ok()?;
+                    if !self.front.keys.admits(&self.principal) {
+                        return None;
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn delete(front: &Front, principal: &Principal, headers: &HeaderMap) -> Response {
+    match text(headers, SESSION) {
+        None => refusal(StatusCode::BAD_REQUEST, "Mcp-Session-Id is missing"),
+        Some(id) if front.sessions.close(id, principal) => StatusCode::NO_CONTENT.into_response(),
+        Some(_) => refusal(StatusCode::NOT_FOUND, "no such session"),
+    }
+}
+
+fn is_json(content_type: &str) -> bool {
+    content_type.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json"))
+}
+
+fn accepts(headers: &HeaderMap, kind: &str) -> bool {
+    let family = kind.split('/').next().unwrap_or_default();
+    headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(',')).any(|part| {
+        let part = part.split(';').next().unwrap_or_default().trim();
+        part == "*/*" || part.eq_ignore_ascii_case(kind) || part.strip_suffix("/*").is_some_and(|f| f.eq_ignore_ascii_case(family))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn header_values_may_be_wrapped() {
+        assert_eq!(unwrapped("plain").as_deref(), Some("plain"));
+        assert_eq!(unwrapped("=?base64?w7xiZXI=?=").as_deref(), Some("über"));
+        assert_eq!(unwrapped("=?base64?*?="), None);
+    }
+
+    #[test]
+    fn accept_is_read_as_http_means_it() {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::ACCEPT, HeaderValue::from_static("application/json;q=0.9, text/*"));
+        assert!(accepts(&headers, "application/json"));
+        assert!(accepts(&headers, "text/event-stream"));
+        headers.insert(header::ACCEPT, HeaderValue::from_static("text/html"));
+        assert!(!accepts(&headers, "application/json"));
+        headers.remove(header::ACCEPT);
+        assert!(!accepts(&headers, "application/json"));
+    }
+}

@@ -1,0 +1,13 @@
+//! MCP, both eras, on our own wire: the front doors, and the client of the command line.
+//!
+//! A message arrives at a door (`front/`), becomes a [`wire::Message`], is answered by
+//! [`server::Server`] within an [`exchange::Exchange`], and leaves as JSON text. Nothing
+//! outside this crate knows how a message arrives.
+
+//CLIENT
+//CONF
+pub mod exchange;
+pub mod front;
+pub mod server;
+pub mod version;
+pub mod wire;

@@ -1,0 +1,323 @@
+//! What each method answers. The same for all doors and both eras.
+
+use std::fmt;
+use std::fmt::Write;
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use nexus_core::arguments::Arguments;
+use nexus_core::call::{Call, CallCx};
+use nexus_core::clock;
+use nexus_core::hub::{Hub, Outcome, Pending};
+use nexus_core::provider::Revision;
+use nexus_core::reply::Reply;
+use nexus_core::session::Era;
+
+use crate::exchange::{Capabilities, Exchange};
+use crate::version::{self, MODERN, Protocol};
+use crate::wire::{INTERNAL_ERROR, MISSING_CAPABILITY, Params, Request, RpcError, UNSUPPORTED_VERSION, quoted};
+
+/// How long a modern client may keep a list it does not watch. Milliseconds.
+const LIST_TTL_MS: u32 = 60_000;
+
+/// Answers requests.
+pub struct Server {
+    pub hub: Arc<Hub>,
+    pub protocol: Protocol,
+    /// Cancelled when the hub is to end; streams that would go on for ever end with it.
+    pub closing: CancellationToken,
+    extras: Option<Arc<dyn Extras>>,
+    version: &'static str,
+    /// `"_meta":{…serverInfo…}`, which modern results carry.
+    identity: Box<str>,
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server").field("protocol", &self.protocol).finish_non_exhaustive()
+    }
+}
+
+/// Methods beyond tools. Only the fixtures of the conformance suite have any.
+pub trait Extras: Send + Sync {
+    /// Added to what `initialize` and `server/discover` announce.
+    fn capabilities(&self) -> Value;
+
+    /// None: not one of its methods. The result is a JSON object as text.
+    fn answer<'a>(&'a self, method: &'a str, params: &'a Params<'_>, exchange: &'a Exchange) -> Option<BoxFuture<'a, Result<String, RpcError>>>;
+
+    /// Moves when its prompts do.
+    fn prompt_changes(&self) -> watch::Receiver<Revision>;
+}
+
+/// What every client is told at the start. Short: it is paid for in every conversation.
+const INSTRUCTIONS: &str = "Nexus is the one gate to this homelab. Reads are free. A write may wait for the operator: \
+then the result says `approval_required`, nothing has happened yet, and `how` says what to do. Everything is recorded. \
+Long output is cut in the middle; `read_output` reads on from its cursor.";
+
+impl Server {
+    pub fn new(hub: Arc<Hub>, protocol: Protocol, version: &'static str, closing: CancellationToken, extras: Option<Arc<dyn Extras>>) -> Self {
+        let identity = format!(r#""_meta":{{"io.modelcontextprotocol/serverInfo":{}}}"#, server_info(version)).into();
+        Self { hub, protocol, closing, extras, version, identity }
+    }
+
+    /// The result of a request as JSON text.
+    pub async fn answer(&self, request: &Request, exchange: Arc<Exchange>) -> Result<String, RpcError> {
+        let params = Params::parse(request.params.as_deref())?;
+        let modern = exchange.era == Era::Modern;
+        match request.method.as_str() {
+            "tools/call" => self.call(&params, exchange).await,
+            "tools/list" => self.list(&params, &exchange),
+            "server/discover" if modern => Ok(self.discover()),
+            "subscriptions/listen" if modern => self.listen(&params, &exchange).await,
+            "initialize" if !modern => Ok(self.initialize(&params, &exchange)),
+            "ping" if !modern => Ok("{}".to_owned()),
+            method => match self.extras.as_ref().and_then(|extras| extras.answer(method, &params, &exchange)) {
+                Some(answer) => answer.await.map(|result| self.stamped(&exchange, result)),
+                None => Err(RpcError::method_not_found(method)),
+            },
+        }
+    }
+
+    async fn call(&self, params: &Params<'_>, exchange: Arc<Exchange>) -> Result<String, RpcError> {
+        let Some(tool) = &params.name else { return Err(RpcError::invalid_params("`name` is missing: which tool?")) };
+        let args = params.arguments.map_or_else(Arguments::none, |raw| Arguments::Raw(RawValue::to_owned(raw)));
+        let call = Call {
+            tool: tool.clone().into_owned(),
+            args,
+            cx: CallCx {
+                id: clock::new_id(),
+                principal: exchange.principal.clone(),
+                session: exchange.session.clone(),
+                era: exchange.era,
+                cancel: exchange.cancel.clone(),
+                client: exchange.clone(),
+            },
+        };
+        let reply = match self.hub.call(call).await {
+            Ok(Outcome::Done(reply)) => reply,
+            Ok(Outcome::Ask(pending)) => waiting(*pending),
+            Err(unknown) => {
+                let unknown = nexus_core::text::cut(&unknown.0, 100).into_owned();
+                return Err(RpcError::invalid_params(format!("unknown tool: {unknown}")).with_status(200));
+            }
+        };
+        match exchange.verdict() {
+            Some(error) => Err(error),
+            None => Ok(self.render(&reply, exchange.era)),
+        }
+    }
+
+    fn render(&self, reply: &Reply, era: Era) -> String {
+        let (text, structured, is_error) = match reply {
+            Reply::Plain { text, structured, is_error } => (text, structured, *is_error),
+            Reply::Verbatim(raw) => return self.dressed(era, raw.get()),
+        };
+        let mut out = String::with_capacity(text.len() + structured.as_ref().map_or(0, |s| s.get().len()) + 256);
+        out.push_str(match era {
+            Era::Modern => r#"{"resultType":"complete","content":[{"type":"text","text":"#,
+            Era::Legacy => r#"{"content":[{"type":"text","text":"#,
+        });
+        out.push_str(&quoted(text));
+        out.push_str("}]");
+        if let Some(structured) = structured {
+            let _ = write!(out, r#","structuredContent":{structured}"#);
+        }
+        let _ = write!(out, r#","isError":{is_error}"#);
+        if era == Era::Modern {
+            let _ = write!(out, ",{}", self.identity);
+        }
+        out.push('}');
+        out
+    }
+
+    /// A result made elsewhere, with what the modern era wants in every result.
+    fn stamped(&self, exchange: &Exchange, result: String) -> String {
+        if exchange.era == Era::Modern { self.dressed(exchange.era, &result) } else { result }
+    }
+
+    fn dressed(&self, era: Era, object: &str) -> String {
+        let inner = object.trim().strip_prefix('{').unwrap_or(object);
+        if era == Era::Legacy || inner.starts_with(r#""resultType""#) {
+            return object.to_owned();
+        }
+        let comma = if inner.trim_start().starts_with('}') { "" } else { "," };
+        format!(r#"{{"resultType":"complete",{}{comma}{inner}"#, self.identity)
+    }
+
+    fn list(&self, params: &Params<'_>, exchange: &Exchange) -> Result<String, RpcError> {
+        if params.cursor.is_some() {
+            return Err(RpcError::invalid_params("no such cursor: all tools are on one page").with_status(200));
+        }
+        let tools = self.hub.catalogue.listing(&exchange.principal);
+        let mut out = String::with_capacity(tools.len() + 256);
+        match exchange.era {
+            Era::Legacy => {
+                let _ = write!(out, r#"{{"tools":{tools}}}"#);
+            }
+            Era::Modern => {
+                let _ = write!(
+                    out,
+                    r#"{{"resultType":"complete","tools":{tools},"ttlMs":{LIST_TTL_MS},"cacheScope":"private",{}}}"#,
+                    self.identity
+                );
+            }
+        }
+        Ok(out)
+    }
+
+    fn initialize(&self, params: &Params<'_>, exchange: &Exchange) -> String {
+        let version = version::negotiate(params.protocol_version.as_deref().unwrap_or_default());
+        let _ = exchange.peer.version.set(version);
+        let capabilities = params.capabilities.and_then(Capabilities::parse).unwrap_or_default();
+        let _ = exchange.peer.capabilities.set(capabilities);
+        if let Some(client) = &params.client_info {
+            exchange.session.introduce(&client.name, &client.version);
+        }
+        json!({
+            "protocolVersion": version,
+            "capabilities": self.capabilities(),
+            "serverInfo": server_info(self.version),
+            "instructions": INSTRUCTIONS,
+        })
+        .to_string()
+    }
+
+    fn discover(&self) -> String {
+        format!(
+            r#"{{"resultType":"complete","supportedVersions":{},"capabilities":{},"instructions":{},"ttlMs":{LIST_TTL_MS},"cacheScope":"private",{}}}"#,
+            json!(self.protocol.versions()),
+            self.capabilities(),
+            quoted(INSTRUCTIONS),
+            self.identity
+        )
+    }
+
+    fn capabilities(&self) -> Value {
+        let mut capabilities = json!({ "tools": { "listChanged": true } });
+        if let (Some(extras), Some(fields)) = (&self.extras, capabilities.as_object_mut())
+            && let Value::Object(more) = extras.capabilities()
+        {
+            fields.extend(more);
+        }
+        capabilities
+    }
+
+    /// `subscriptions/listen`: tells of changes until the client hangs up.
+    async fn listen(&self, params: &Params<'_>, exchange: &Exchange) -> Result<String, RpcError> {
+        let wanted: Value = params.notifications.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default();
+        if !wanted.is_object() {
+            return Err(RpcError::invalid_params("`notifications` must say what to listen for"));
+        }
+        let tools = wanted["toolsListChanged"] == true;
+        let prompts = self.extras.as_ref().filter(|_| wanted["promptsListChanged"] == true);
+        let mut accepted = json!({});
+        if tools {
+            accepted["toolsListChanged"] = true.into();
+        }
+        if prompts.is_some() {
+            accepted["promptsListChanged"] = true.into();
+        }
+        let mark = json!({ "io.modelcontextprotocol/subscriptionId": serde_json::from_str::<Value>(exchange.id.as_json()).unwrap_or_default() });
+        let mut tool_changes = self.hub.catalogue.changes();
+        tool_changes.mark_unchanged();
+        let mut prompt_changes = prompts.map(|extras| extras.prompt_changes());
+        exchange.notify("notifications/subscriptions/acknowledged", &json!({ "_meta": mark, "notifications": accepted })).await;
+        loop {
+            let changed = tokio::select! {
+                () = exchange.cancel.cancelled() => None,
+                () = self.closing.cancelled() => None,
+                moved = tool_changes.changed() => moved.is_ok().then_some(tools.then_some("notifications/tools/list_changed")),
+                moved = moved(&mut prompt_changes) => moved.then_some(Some("notifications/prompts/list_changed")),
+            };
+            match changed {
+                None => return Ok(format!(r#"{{"resultType":"complete","_meta":{mark}}}"#)),
+                Some(Some(method)) => exchange.notify(method, &json!({ "_meta": mark })).await,
+                Some(None) => {}
+            }
+        }
+    }
+
+    /// Checks what the modern era demands of a request, and takes over what it says.
+    pub fn accept_modern(&self, params: &Params<'_>, exchange: &mut Exchange) -> Result<(), RpcError> {
+        let Some(meta) = &params.meta else {
+            return Err(RpcError::invalid_params("`_meta` is missing; it must name protocolVersion and clientCapabilities"));
+        };
+        let Some(version) = &meta.version else {
+            return Err(RpcError::invalid_params("`_meta` lacks io.modelcontextprotocol/protocolVersion"));
+        };
+        if version != MODERN || !self.protocol.speaks(Era::Modern) {
+            return Err(self.unsupported(version));
+        }
+        let Some(capabilities) = meta.capabilities.and_then(Capabilities::parse) else {
+            return Err(RpcError::invalid_params("`_meta` lacks the object io.modelcontextprotocol/clientCapabilities"));
+        };
+        exchange.capabilities = capabilities;
+        exchange.log_level = meta.log_level.as_deref().map(str::to_owned);
+        exchange.input_responses = params.input_responses.map(RawValue::to_owned);
+        exchange.request_state = params.request_state.as_deref().map(str::to_owned);
+        if let Some(client) = &meta.client_info {
+            exchange.session.introduce(&client.name, &client.version);
+        }
+        Ok(())
+    }
+
+    /// A version this hub does not speak, with those that it does.
+    pub fn unsupported(&self, requested: &str) -> RpcError {
+        let requested = nexus_core::text::cut(requested, 40).into_owned();
+        RpcError::new(UNSUPPORTED_VERSION, format!("protocol version {requested} is not supported"), 400)
+            .with_data(json!({ "supported": self.protocol.versions(), "requested": requested }))
+    }
+}
+
+fn server_info(version: &str) -> Value {
+    json!({ "name": "nexus", "title": "Nexus", "version": version })
+}
+
+async fn moved(changes: &mut Option<watch::Receiver<Revision>>) -> bool {
+    match changes {
+        Some(changes) => changes.changed().await.is_ok(),
+        None => std::future::pending().await,
+    }
+}
+
+/// The reply to a write that nobody has approved: it did not run.
+fn waiting(pending: Pending) -> Reply {
+    let code = clock::new_id().simple().to_string()[20..28].to_owned();
+    let tool = pending.tool().to_owned();
+    let how = format!(
+        "Nothing has happened yet. Tell the operator what you want to do and why. They can allow this tool for this key for good \
+         (`approved: [{tool}]` at the key in nexus.yaml), or use a key of the level `yolo`; then call again."
+    );
+    let body = json!({
+        "status": "approval_required",
+        "action": {
+            "tool": tool,
+            "node": pending.node().map_or("local", |node| node.as_str()),
+            "summary": pending.summary(),
+            "arguments": pending.shown_arguments(),
+        },
+        "code": code,
+        "how": how,
+    });
+    pending.asked();
+    Reply::error(body.to_string(), &body)
+}
+
+/// A tool needs something of the client that it did not offer.
+pub fn missing_capability(name: &str) -> RpcError {
+    RpcError::new(MISSING_CAPABILITY, format!("this needs the client capability `{name}`"), 400)
+        .with_data(json!({ "requiredCapabilities": { name: {} } }))
+}
+
+/// Something of ours broke while a request was answered.
+pub fn broken() -> RpcError {
+    let incident = clock::new_id();
+    tracing::error!(%incident, "a request ended without an answer");
+    RpcError::new(INTERNAL_ERROR, format!("internal error, incident {incident}"), 500)
+}

