@@ -57,12 +57,12 @@ wheel() { # NAME==VERSION FOLDER
 # npm prefers, among the releases that fit, those made for the Node it runs on: so the machine's npm runs on our Node
 # (with the machine's own settings), and what came is compared with what was asked for.
 package() { # NAME VERSION SCRIPT FOLDER
-    local name=$1 version=$2 script=$3 folder=$4 cli came
-    cli=$(readlink -f "$(command -v npm)") || return 1
+    local name=$1 version=$2 script=$3 folder=$4 cli settings came
+    cli=$(readlink -f "$(command -v npm)") && settings=$(npm config get globalconfig 2> /dev/null) || return 1
     echo '{"private":true}' > "$folder/package.json"
     (
-        cd "$folder" && PATH="$CACHE/$NODE_BIN:$PATH" npm_config_globalconfig=$(npm config get globalconfig 2>/dev/null) \
-            "$CACHE/$NODE_BIN/node" "$cli" install "$name@$version" --save-exact --no-package-lock --ignore-scripts --no-audit --no-fund
+        cd "$folder" && PATH="$CACHE/$NODE_BIN:$PATH" npm_config_globalconfig=$settings \
+            node "$cli" install "$name@$version" --save-exact --no-package-lock --ignore-scripts --no-audit --no-fund
     ) || return 1
     came=$("$CACHE/$NODE_BIN/node" -p 'require(process.argv[1]).version' "$folder/node_modules/$name/package.json") || return 1
     [ "$came" = "$version" ] || { echo "asked for $name $version, got $came"; return 1; }

@@ -18,13 +18,16 @@ CLAUDE, CODEX, OPENCODE = (
     os.path.join(CACHE, folder_name, "node_modules/.bin", program)
     for folder_name, program in zip(sys.argv[1:4], ("claude", "codex", "opencode"), strict=True))
 AT_HOME = folder()
+REMOTE = {"type": "remote", "url": MCP, "oauth": False, "headers": {"Authorization": "Bearer {env:NEXUS_KEY}"}}
 ASK = "What is in the folder?"
+CODEX_EXEC = ["exec", "-c", "mcp_servers.nexus.required=true", "-c", 'mcp_servers.nexus.default_tools_approval_mode="approve"',
+              "--skip-git-repo-check", "--json", ASK]
 
 
 class Agent:
-    """One agent in a fresh home, with its work folder and the scripted model it talks to."""
+    """One agent with a fresh home and a work folder in it."""
 
-    def __init__(self, program, model, **more):
+    def __init__(self, program, **more):
         self.program, self.home = program, tempfile.mkdtemp(prefix="agent-")
         self.work = os.path.join(self.home, "work")
         os.mkdir(self.work)
@@ -45,13 +48,13 @@ class Agent:
 
 
 def claude_code(model):
-    return Agent(CLAUDE, model, ANTHROPIC_BASE_URL=model.url, ANTHROPIC_API_KEY="sk-scripted", DISABLE_AUTOUPDATER="1",
+    return Agent(CLAUDE, ANTHROPIC_BASE_URL=model.url, ANTHROPIC_API_KEY="sk-scripted", DISABLE_AUTOUPDATER="1",
                  CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC="1",
                  ENABLE_TOOL_SEARCH="false")  # else the tools of MCP servers are not in the first request
 
 
 def codex(model):
-    agent = Agent(CODEX, model, MODEL_KEY="x", NEXUS_KEY=KEY)
+    agent = Agent(CODEX, MODEL_KEY="x", NEXUS_KEY=KEY)
     agent.write(".codex/config.toml", f"""
 model = "scripted"
 model_provider = "scripted"
@@ -61,13 +64,17 @@ name = "scripted"
 base_url = "{model.url}/v1"
 wire_api = "responses"
 env_key = "MODEL_KEY"
+[features]
+plugins = false
+apps = false
 """)
     return agent
 
 
 def opencode(model, server):
-    agent = Agent(OPENCODE, model, OPENCODE_DISABLE_AUTOUPDATE="1", OPENCODE_DISABLE_MODELS_FETCH="1",
-                  OPENCODE_DISABLE_LSP_DOWNLOAD="1", OPENCODE_DISABLE_DEFAULT_PLUGINS="1", NEXUS_KEY=KEY)
+    agent = Agent(OPENCODE, OPENCODE_DISABLE_AUTOUPDATE="1", OPENCODE_DISABLE_MODELS_FETCH="1",
+                  OPENCODE_DISABLE_LSP_DOWNLOAD="1", OPENCODE_DISABLE_DEFAULT_PLUGINS="1", NEXUS_KEY=KEY,
+                  NPM_CONFIG_REGISTRY="http://127.0.0.1:9/")  # nobody there: it looks for plugins at every start
     provider = {"npm": "@ai-sdk/openai-compatible", "options": {"baseURL": f"{model.url}/v1", "apiKey": "x"}, "models": {"scripted": {}}}
     agent.write("work/opencode.json", json.dumps({
         "model": "scripted/scripted", "small_model": "scripted/scripted", "provider": {"scripted": provider}, "share": "disabled",
@@ -82,6 +89,14 @@ def judge(model, answer):
     assert not missing, f"the model was not offered {missing} but {sorted(model.offered)}"
     assert model.answers and FILE in model.answers[-1], f"the tool's answer, as the model got it: {model.answers}"
     assert FILE in answer, f"the agent's last word: {answer[-1500:]}"
+
+
+def refuses(agent, *arguments):
+    try:
+        agent(*arguments)
+    except AssertionError:
+        return
+    raise AssertionError(f"went through: {agent.said[-1500:]}")
 
 
 def script():
@@ -115,18 +130,30 @@ for name, add in (
     with script() as model, promise(f"Codex, {name}: lists the tools and calls one"):
         agent = codex(model)
         agent("mcp", "add", *add)
-        with_approval = ["-c", "mcp_servers.nexus.required=true", "-c", 'mcp_servers.nexus.default_tools_approval_mode="approve"']
-        judge(model, agent("exec", *with_approval, "--skip-git-repo-check", "--json", ASK))
+        judge(model, agent(*CODEX_EXEC))
+
+with script() as model, promise("Codex, a wrong key: is shut out"):
+    agent = codex(model)
+    agent.env["NEXUS_KEY"] = WRONG_KEY
+    agent("mcp", "add", "nexus", "--url", MCP, "--bearer-token-env-var", "NEXUS_KEY")
+    refuses(agent, *CODEX_EXEC)
+    assert not model.offered, f"offered {sorted(model.offered)}"
 
 for name, server in (
-    ("HTTP", {"type": "remote", "url": MCP, "oauth": False, "headers": {"Authorization": "Bearer {env:NEXUS_KEY}"}}),
+    ("HTTP", REMOTE),
     ("stdio", {"type": "local", "command": [BIN, "stdio", "--data", DATA]}),
 ):
     with script() as model:
         agent = opencode(model, server)
         with promise(f"opencode, {name}: `opencode mcp list` says connected"):
             agent("mcp", "list")
-            assert "connected" in agent.said, agent.said
+            assert "✓ nexus" in agent.said, agent.said
         with promise(f"opencode, {name}: lists the tools and calls one"):
             judge(model, agent("run", "--format", "json", ASK))
+
+with script() as model, promise("opencode, a wrong key: is shut out"):
+    agent = opencode(model, REMOTE)
+    agent.env["NEXUS_KEY"] = WRONG_KEY
+    agent("mcp", "list")
+    assert "nexus" in agent.said and "✓ nexus" not in agent.said, agent.said
 finish()

@@ -26,7 +26,7 @@ async function promise(name, work) {
     } catch (problem) {
         broken += 1;
         const code = problem.code === undefined ? '' : ` (code ${problem.code})`;
-        console.log(`FAIL ${name}: ${String(problem.message ?? problem).slice(0, 2000)}${code}`);
+        console.log(`FAIL ${name}: ${String(problem.message ?? problem).replace(/\s+/g, ' ').slice(0, 2000)}${code}`);
     }
 }
 

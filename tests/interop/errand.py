@@ -30,7 +30,7 @@ def promise(name):
         while isinstance(problem, BaseExceptionGroup) and problem.exceptions:
             problem = problem.exceptions[0]
         what = str(problem) if isinstance(problem, AssertionError) else f"{type(problem).__name__}: {problem}"
-        print(f"FAIL {name}: {what[:2000]}", flush=True)
+        print(f"FAIL {name}: {' '.join(what.split())[:2000]}", flush=True)
     else:
         print(f"ok   {name}", flush=True)
 

@@ -20,6 +20,7 @@ mod duplex;
 mod guard;
 mod http;
 pub mod identity;
+mod parameters;
 mod sse;
 pub mod stdio;
 mod stream;

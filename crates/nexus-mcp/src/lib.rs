@@ -4,8 +4,8 @@
 //! [`server::Server`] within an [`exchange::Exchange`], and leaves as JSON text. Nothing
 //! outside this crate knows how a message arrives.
 
-//CLIENT
-//CONF
+pub mod client;
+pub mod conformance;
 pub mod exchange;
 pub mod front;
 pub mod server;

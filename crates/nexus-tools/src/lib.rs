@@ -2,6 +2,7 @@
 //! table of contents. [`toolbox::Toolbox`] is what all of them share; [`node`] is where commands run.
 
 pub mod clip;
+pub mod file;
 pub mod node;
 pub mod path;
 pub mod secret;

@@ -53,6 +53,11 @@ impl TryFrom<String> for GivenPath {
 }
 
 impl GivenPath {
+    /// It ends the way only a folder's name can.
+    pub fn is_a_folders(&self) -> bool {
+        matches!(self.0.rsplit('/').next(), Some("" | "." | ".."))
+    }
+
     /// From `/`: `~` is the home folder, anything else relative to the hub's working folder. Links and `..` stay.
     pub fn absolute(&self, home: Option<&Path>) -> ToolResult<PathBuf> {
         let from_home = match self.0.strip_prefix('~') {
@@ -65,8 +70,9 @@ impl GivenPath {
                 let home = home.ok_or_else(|| ToolError::refused(NoHome).hint("give the path from /"))?;
                 Ok(home.join(rest.trim_start_matches('/')))
             }
-            None => std::path::absolute(&self.0)
-                .map_err(|source| ToolError::failed(NoPlace { path: self.clone(), source }).hint("give the path from /")),
+            None => std::path::absolute(&self.0).map_err(|source| {
+                ToolError::failed(NoPlace { path: self.clone(), source }).hint("give the path from /")
+            }),
         }
     }
 }

@@ -4,7 +4,7 @@ mod pattern;
 
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use nexus_core::ToolError;
 use thiserror::Error;
@@ -16,18 +16,67 @@ use pattern::{Pattern, names};
 const KNOWN: &[(&str, &[&str])] = &[
     ("a private key", &["id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", "id_ecdsa_sk", "id_ed25519_sk", "id_xmss"]),
     ("a private key", &["*.pem", "*.key", "*.ppk", "*.p12", "*.pfx", "*.jks", "*.keystore", "*.kdbx"]),
-    ("a private key", &["ssh_host_*_key", "etc/ssh/*_key", "etc/ssl/private", "etc/wireguard/*.conf", "etc/letsencrypt/archive"]),
-    ("passwords of this machine", &["etc/shadow*", "etc/gshadow*", "etc/sudoers", "etc/sudoers.d", "etc/security/opasswd"]),
+    (
+        "a private key",
+        &["ssh_host_*_key", "etc/ssh/*_key", "etc/ssl/private", "etc/wireguard/*.conf", "etc/letsencrypt/archive"],
+    ),
+    (
+        "passwords of this machine",
+        &[
+            "etc/shadow",
+            "etc/shadow-",
+            "etc/gshadow",
+            "etc/gshadow-",
+            "etc/sudoers",
+            "etc/sudoers.d",
+            "etc/security/opasswd",
+        ],
+    ),
     ("network passwords", &["etc/networkmanager/system-connections", "wpa_supplicant*.conf"]),
     ("variables that hold secrets", &[".env", ".env.*", "*.env", ".envrc"]),
-    ("a process's variables or memory", &["proc/*/environ", "proc/*/task/*/environ", "proc/*/mem", "proc/*/task/*/mem", "proc/kcore"]),
+    (
+        "a process's variables or memory",
+        &["proc/*/environ", "proc/*/task/*/environ", "proc/*/mem", "proc/*/task/*/mem", "proc/kcore"],
+    ),
     // People pass passwords as arguments.
     ("a process's arguments", &["proc/*/cmdline", "proc/*/task/*/cmdline"]),
-    ("saved logins", &[".netrc", "_netrc", ".pgpass", ".my.cnf", ".git-credentials", ".npmrc", ".pypirc", ".htpasswd", ".vault-token"]),
-    ("saved logins", &[".aws/credentials", ".aws/sso", ".aws/cli/cache", ".azure", "gcloud/*credentials*", "gcloud/access_tokens.db"]),
-    ("saved logins", &[".docker/config.json", ".dockercfg", ".kube/config", "kubeconfig", "k3s.yaml", "etc/kubernetes/*.conf"]),
-    ("saved logins", &["gh/hosts.yml", "rclone.conf", ".s3cfg", ".boto", ".cargo/credentials*", ".terraform.d/credentials*"]),
-    ("saved logins", &[".claude/.credentials.json", ".codex/auth.json", "opencode/auth.json", ".config/git/credentials"]),
+    (
+        "saved logins",
+        &[
+            ".netrc",
+            "_netrc",
+            ".pgpass",
+            ".my.cnf",
+            ".git-credentials",
+            ".npmrc",
+            ".pypirc",
+            ".htpasswd",
+            ".vault-token",
+        ],
+    ),
+    (
+        "saved logins",
+        &[
+            ".aws/credentials",
+            ".aws/sso",
+            ".aws/cli/cache",
+            ".azure",
+            "gcloud/*credentials*",
+            "gcloud/access_tokens.db",
+        ],
+    ),
+    (
+        "saved logins",
+        &[".docker/config.json", ".dockercfg", ".kube/config", "kubeconfig", "k3s.yaml", "etc/kubernetes/*.conf"],
+    ),
+    (
+        "saved logins",
+        &["gh/hosts.yml", "rclone.conf", ".s3cfg", ".boto", ".cargo/credentials*", ".terraform.d/credentials*"],
+    ),
+    (
+        "saved logins",
+        &[".claude/.credentials.json", ".codex/auth.json", "opencode/auth.json", ".config/git/credentials"],
+    ),
     ("a key ring", &[".gnupg", "keyrings/*.keyring"]),
     ("secrets handed to a service", &["run/secrets", "run/credentials", "etc/credstore", "etc/credstore.encrypted"]),
 ];
@@ -35,7 +84,7 @@ const KNOWN: &[(&str, &[&str])] = &[
 /// What in a `.ssh` folder is not secret; the rest there is taken for keys, whatever their name.
 const OPEN_IN_SSH: &[&str] = &["config", "known_hosts", "known_hosts.old", "authorized_keys", "*.pub"];
 
-/// Files that keep their secret under any other name, as a hard link.
+/// Files that are known under any other name, too: a hard link looks like any file. So are those the operator names.
 const BY_INODE: &[&str] = &["/etc/shadow", "/etc/gshadow", "/etc/sudoers"];
 
 /// The rules.
@@ -44,6 +93,7 @@ pub struct Secrets {
     rules: Vec<(Pattern, &'static str)>,
     ssh: Option<Pattern>,
     open_in_ssh: Vec<Pattern>,
+    by_inode: Vec<PathBuf>,
 }
 
 /// The reason a file is not shown.
@@ -56,8 +106,9 @@ pub struct Secret {
 
 impl From<Secret> for ToolError {
     fn from(secret: Secret) -> Self {
-        ToolError::refused(secret)
-            .hint("nobody is asked before a read; if a human wants this shown, use run_command, which asks for approval")
+        ToolError::refused(secret).hint(
+            "nobody is asked before a read; if a human wants this shown, use run_command, which asks for approval",
+        )
     }
 }
 
@@ -68,12 +119,15 @@ impl Secrets {
         let listed = "what the operator listed as secret (shell.secret_paths)";
         rules.extend(extra.iter().filter_map(|text| Some((Pattern::parse(text, home)?, listed))));
         // A path may lead through a link; where it ends is as secret.
-        let named = extra.iter().filter_map(|text| Pattern::literal_path(text));
-        rules.extend(named.filter_map(|path| Some((Pattern::exactly(&fs::canonicalize(path).ok()?), listed))));
-        for folder in data_dir.into_iter().flat_map(|path| [std::path::absolute(path).ok(), fs::canonicalize(path).ok()]) {
+        let named: Vec<&Path> = extra.iter().filter_map(|text| Pattern::literal_path(text)).collect();
+        rules.extend(named.iter().filter_map(|path| Some((Pattern::exactly(&fs::canonicalize(path).ok()?), listed))));
+        for folder in
+            data_dir.into_iter().flat_map(|path| [std::path::absolute(path).ok(), fs::canonicalize(path).ok()])
+        {
             rules.extend(folder.map(|folder| (Pattern::exactly(&lexical(&folder)), "the hub's own keys and records")));
         }
         Self {
+            by_inode: BY_INODE.iter().map(Path::new).chain(named).map(Path::to_owned).collect(),
             rules,
             ssh: Pattern::parse(".ssh", None),
             open_in_ssh: OPEN_IN_SSH.iter().filter_map(|name| Pattern::parse(&format!(".ssh/{name}"), None)).collect(),
@@ -92,9 +146,11 @@ impl Secrets {
 
     /// Looks at the file itself, in case it has a second name.
     pub fn check_inode(&self, path: &Path, file: &Metadata) -> Result<(), Secret> {
-        let is_same = |known: &&&str| fs::metadata(known).is_ok_and(|known| (known.dev(), known.ino()) == (file.dev(), file.ino()));
-        if file.nlink() > 1 && BY_INODE.iter().find(is_same).is_some() {
-            return Err(Secret { path: shown(path), what: "passwords of this machine" });
+        let same = |known: &PathBuf| {
+            fs::metadata(known).is_ok_and(|known| (known.dev(), known.ino()) == (file.dev(), file.ino()))
+        };
+        if file.nlink() > 1 && self.by_inode.iter().any(same) {
+            return Err(Secret { path: shown(path), what: "a secret under another name" });
         }
         Ok(())
     }

@@ -228,7 +228,8 @@ mod tests {
     fn a_cursor_survives_its_own_spelling_and_nothing_else_does() {
         let cursor = Cursor { text: Uuid::new_v4(), at: 42 };
         assert_eq!(Cursor::try_from(cursor.to_string()), Ok(cursor));
-        for bad in ["", "x", "1-2", "-", &format!("{}-", cursor.text.simple()), &format!("{}--1", cursor.text.simple())] {
+        for bad in ["", "x", "1-2", "-", &format!("{}-", cursor.text.simple()), &format!("{}--1", cursor.text.simple())]
+        {
             assert_eq!(Cursor::try_from(bad.to_owned()), Err(BadCursor), "{bad}");
         }
     }

@@ -1,3 +1,18 @@
-mod config;
+//! `nexus`: the one MCP endpoint of a homelab. This file ends the program; `cli` decides what it does.
 
-fn main() {}
+mod audit;
+mod cli;
+mod config;
+mod control;
+mod hold;
+mod keyring;
+mod log;
+mod private;
+mod store;
+mod wire;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    cli::run()
+}

@@ -3,13 +3,15 @@
 use std::fmt;
 
 /// The hub's own settings and keys, each also with `_FILE` at its end.
-const OWN: &[&str] = &["MCP_", "NEXUS_", "CC_", "LOKI_", "NTFY_", "TELEGRAM_", "DOCKERHUB_", "CLOUDFLARE_", "GIT_TOKEN"];
+const OWN: &[&str] =
+    &["MCP_", "NEXUS_", "CC_", "LOKI_", "NTFY_", "TELEGRAM_", "DOCKERHUB_", "CLOUDFLARE_", "GIT_TOKEN"];
 
 /// What systemd meant for the hub and not for its children.
 const SUPERVISOR: &[&str] = &["NOTIFY_SOCKET", "LISTEN_", "WATCHDOG_", "CREDENTIALS_DIRECTORY", "JOURNAL_STREAM"];
 
 /// A name with one of these in it holds a secret, whoever's it is.
-const SECRET: &[&str] = &["TOKEN", "PASSWORD", "PASSWD", "PASSPHRASE", "SECRET", "API_KEY", "APIKEY", "PRIVATE_KEY", "CREDENTIAL"];
+const SECRET: &[&str] =
+    &["TOKEN", "PASSWORD", "PASSWD", "PASSPHRASE", "SECRET", "API_KEY", "APIKEY", "PRIVATE_KEY", "CREDENTIAL"];
 
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
@@ -58,7 +60,15 @@ mod tests {
         };
         assert_eq!(names(&["PATH", "HOME", "TERM", "SSH_AUTH_SOCK"]), ["PATH", "HOME", "SSH_AUTH_SOCK", "TERM"]);
         assert_eq!(
-            names(&["MCP_API_KEY", "MCP_API_KEY_FILE", "GIT_TOKEN", "NEXUS_STORE", "LOKI_PASSWORD", "my_secret", "NOTIFY_SOCKET"]),
+            names(&[
+                "MCP_API_KEY",
+                "MCP_API_KEY_FILE",
+                "GIT_TOKEN",
+                "NEXUS_STORE",
+                "LOKI_PASSWORD",
+                "my_secret",
+                "NOTIFY_SOCKET"
+            ]),
             ["PATH", "TERM"]
         );
     }

@@ -71,8 +71,12 @@ impl From<ExecError> for ToolError {
         match &error {
             ExecError::Cancelled => Self::failed(error),
             ExecError::NotStarted { source, .. } => match source.kind() {
-                ArgumentListTooLong => Self::refused(error).hint("it is too long for a command line; use write_file and run the file"),
-                NotFound => Self::failed(error).hint("it is not installed on the hub's machine, or not where PATH leads"),
+                ArgumentListTooLong => {
+                    Self::refused(error).hint("it is too long for a command line; use write_file and run the file")
+                }
+                NotFound => {
+                    Self::failed(error).hint("it is not installed on the hub's machine, or not where PATH leads")
+                }
                 _ => Self::failed(error),
             },
         }
@@ -101,7 +105,7 @@ pub(super) async fn run(
 ) -> Result<Finished, ExecError> {
     let mut running = Running::start(environment, argv, limits.spool)?;
     let started = Instant::now();
-    let mut reports = Reports { started, last: started, heard: 0, watch };
+    let mut reports = Reports { started, last: started, heard: (0, 0), line: String::new(), watch };
     let mut ticks = interval_at(started + TICK, TICK);
     let mut phase = Phase::Running;
     let mut stop = None;
@@ -169,7 +173,10 @@ impl Running {
             .stderr(Stdio::piped())
             .process_group(0)
             .spawn()
-            .map_err(|source| ExecError::NotStarted { program: argv.program().to_string_lossy().into_owned(), source })?;
+            .map_err(|source| ExecError::NotStarted {
+                program: argv.program().to_string_lossy().into_owned(),
+                source,
+            })?;
         let group = Group::led_by(child.id());
         let out = Stream::new(child.stdout.take(), spool);
         let err = Stream::new(child.stderr.take(), spool);
@@ -246,22 +253,25 @@ impl<R: AsyncRead + Unpin> Stream<R> {
 struct Reports<'a> {
     started: Instant,
     last: Instant,
-    heard: u64,
+    /// Bytes on stdout and stderr at the last report.
+    heard: (u64, u64),
+    line: String,
     watch: &'a mut (dyn FnMut(Glance<'_>) + Send),
 }
 
 impl Reports<'_> {
     fn tick(&mut self, out: &Stream<ChildStdout>, err: &Stream<ChildStderr>) {
         let now = Instant::now();
-        let heard = out.heard + err.heard;
+        let heard = (out.heard, err.heard);
         if heard == self.heard && now - self.last < SILENCE {
             return;
         }
-        let line = match out.capture.last_line() {
-            line if line.is_empty() => err.capture.last_line(),
-            line => line,
-        };
-        (self.watch)(Glance { elapsed: now - self.started, last_line: &line });
+        if heard.0 > self.heard.0 {
+            self.line = out.capture.last_line();
+        } else if heard.1 > self.heard.1 {
+            self.line = err.capture.last_line();
+        }
+        (self.watch)(Glance { elapsed: now - self.started, last_line: &self.line });
         (self.heard, self.last) = (heard, now);
     }
 }

@@ -10,14 +10,49 @@ fn secrets() -> Secrets {
 #[test]
 fn secret_paths_are_known_by_their_names() {
     for path in [
-        "/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/sudoers", "/etc/sudoers.d/me", "//etc//shadow", "/etc/../etc/shadow",
-        "/tmp/../etc/./shadow", "/mnt/backup/etc/shadow", "/proc/self/root/etc/shadow", "/proc/1/environ", "/proc/self/environ",
-        "/proc/thread-self/environ", "/proc/1/task/1/environ", "/proc/1/mem", "/proc/kcore", "/proc/1/cmdline", "/host/proc/1/environ",
-        "/root/.ssh/id_rsa", "/root/.ssh/work", "/root/.ssh/keys/config", "/x/id_ed25519", "/x/ID_RSA", "/x/site.pem", "/x/site.key",
-        "/etc/ssh/ssh_host_rsa_key", "/etc/ssh/my_key", "/app/.env", "/app/.env.production", "/app/prod.env", "/root/.netrc",
-        "/root/.pgpass", "/root/.git-credentials", "/root/.aws/credentials", "/root/.docker/config.json", "/root/.kube/config",
-        "/root/.gnupg/pubring.kbx", "/home/me/.local/share/nexus/key", "/home/me/.local/share/nexus", "/run/secrets/db",
-        "/srv/vault/a/b", "/x/y.secret", "/home/me/notes/1",
+        "/etc/shadow",
+        "/etc/shadow-",
+        "/etc/gshadow",
+        "/etc/sudoers",
+        "/etc/sudoers.d/me",
+        "//etc//shadow",
+        "/etc/../etc/shadow",
+        "/tmp/../etc/./shadow",
+        "/mnt/backup/etc/shadow",
+        "/proc/self/root/etc/shadow",
+        "/proc/1/environ",
+        "/proc/self/environ",
+        "/proc/thread-self/environ",
+        "/proc/1/task/1/environ",
+        "/proc/1/mem",
+        "/proc/kcore",
+        "/proc/1/cmdline",
+        "/host/proc/1/environ",
+        "/root/.ssh/id_rsa",
+        "/root/.ssh/work",
+        "/root/.ssh/keys/config",
+        "/x/id_ed25519",
+        "/x/ID_RSA",
+        "/x/site.pem",
+        "/x/site.key",
+        "/etc/ssh/ssh_host_rsa_key",
+        "/etc/ssh/my_key",
+        "/app/.env",
+        "/app/.env.production",
+        "/app/prod.env",
+        "/root/.netrc",
+        "/root/.pgpass",
+        "/root/.git-credentials",
+        "/root/.aws/credentials",
+        "/root/.docker/config.json",
+        "/root/.kube/config",
+        "/root/.gnupg/pubring.kbx",
+        "/home/me/.local/share/nexus/key",
+        "/home/me/.local/share/nexus",
+        "/run/secrets/db",
+        "/srv/vault/a/b",
+        "/x/y.secret",
+        "/home/me/notes/1",
     ] {
         assert!(secrets().check_path(Path::new(path)).is_err(), "{path}");
     }
@@ -26,9 +61,22 @@ fn secret_paths_are_known_by_their_names() {
 #[test]
 fn ordinary_paths_are_free() {
     for path in [
-        "/etc/passwd", "/etc/ssh/sshd_config", "/etc/ssh/ssh_host_rsa_key.pub", "/root/.ssh/config", "/root/.ssh/known_hosts",
-        "/root/.ssh/authorized_keys", "/root/.ssh/id_rsa.pub", "/proc/cmdline", "/proc/1/status", "/proc/meminfo", "/x/environ",
-        "/x/environment", "/x/keys.txt", "/home/me/.local/share/nexus2/x", "/srv/vaults/x", "/root/.docker/daemon.json",
+        "/etc/passwd",
+        "/etc/ssh/sshd_config",
+        "/etc/ssh/ssh_host_rsa_key.pub",
+        "/root/.ssh/config",
+        "/root/.ssh/known_hosts",
+        "/root/.ssh/authorized_keys",
+        "/root/.ssh/id_rsa.pub",
+        "/proc/cmdline",
+        "/proc/1/status",
+        "/proc/meminfo",
+        "/x/environ",
+        "/x/environment",
+        "/x/keys.txt",
+        "/home/me/.local/share/nexus2/x",
+        "/srv/vaults/x",
+        "/root/.docker/daemon.json",
     ] {
         assert_eq!(secrets().check_path(Path::new(path)), Ok(()), "{path}");
     }
@@ -41,7 +89,10 @@ fn a_private_key_is_known_by_its_content() {
     check("-----BEGIN CERTIFICATE-----\nabc\n-----END CERTIFICATE-----\n-----BEGIN PRIVATE KEY-----\n", true);
     check("key: |\n    -----BEGIN EC PRIVATE KEY-----\n", true);
     check("-----BEGIN PGP PRIVATE KEY BLOCK-----\n", true);
-    check(&format!(r#"{{"private_key": "-----BEGIN PRIVATE KEY-----\n{}"}}"#, "MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKc"), true);
+    check(
+        &format!(r#"{{"private_key": "-----BEGIN PRIVATE KEY-----\n{}"}}"#, "MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKc"),
+        true,
+    );
     check("PuTTY-User-Key-File-2: ssh-rsa", true);
     check("-----BEGIN PUBLIC KEY-----\nabc", false);
     check("-----BEGIN CERTIFICATE-----\nabc", false);
@@ -58,6 +109,10 @@ fn a_private_key_is_known_by_its_content() {
 #[test]
 fn a_refusal_names_the_path_and_the_way_out() {
     let reply = ToolError::from(secrets().check_path(Path::new("/etc/shadow")).unwrap_err()).into_reply();
-    assert!(reply.text().starts_with("/etc/shadow is not shown: it holds passwords of this machine\nhint: "), "{}", reply.text());
+    assert!(
+        reply.text().starts_with("/etc/shadow is not shown: it holds passwords of this machine\nhint: "),
+        "{}",
+        reply.text()
+    );
     assert!(reply.text().contains("run_command"));
 }

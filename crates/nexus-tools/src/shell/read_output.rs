@@ -20,6 +20,7 @@ pub struct ReadOutput {
 pub struct Piece {
     output: String,
     /// Where to read on; absent at the end of what was left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
     next_cursor: Option<Cursor>,
     /// Characters after this piece.
     remaining: usize,

@@ -15,7 +15,7 @@ const SHOWN: usize = 2_000;
 ///
 /// Standard input is empty, so nothing can be asked. Exit code, stdout and stderr come back apart; a non-zero exit
 /// code is a result, not an error. Output above the cap is cut in the middle and can be read on with `read_output`.
-/// When the time is over, the command and everything it started are killed. To leave something running, redirect its
+/// When the time is over, the command is killed with its whole process group. To leave something running, redirect its
 /// output: `nohup server >/tmp/log 2>&1 &`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -24,9 +24,9 @@ pub struct RunCommand {
     cmd: CommandLine,
     /// Node to run it on; without it, the hub's own machine.
     node: Option<NodeName>,
-    /// Seconds it may take.
-    #[serde(default)]
-    timeout: Patience,
+    /// Seconds it may take, 1 to 3600; without it, 60.
+    #[schemars(range(min = 1, max = 3600))]
+    timeout: Option<Patience>,
 }
 
 /// Not empty, and without NUL, which no argument can hold.
@@ -50,7 +50,7 @@ impl TryFrom<String> for CommandLine {
 /// Seconds.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "u16")]
-struct Patience(#[schemars(range(min = 1, max = 3600))] u16);
+struct Patience(u16);
 
 #[derive(Debug, Error)]
 #[error("a timeout is 1 to 3600 seconds")]
@@ -72,9 +72,10 @@ impl TryFrom<u16> for Patience {
 
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Ran {
-    /// Absent when a signal ended it.
+    /// Null when a signal ended it.
     exit_code: Option<i32>,
     /// The number of the signal that ended it.
+    #[serde(skip_serializing_if = "Option::is_none")]
     signal: Option<i32>,
     /// It took too long and was killed.
     timed_out: bool,
@@ -82,10 +83,13 @@ pub struct Ran {
     stderr: String,
     duration_ms: u64,
     /// Present when stdout was cut.
+    #[serde(skip_serializing_if = "Option::is_none")]
     stdout_cut: Option<Cut>,
     /// Present when stderr was cut.
+    #[serde(skip_serializing_if = "Option::is_none")]
     stderr_cut: Option<Cut>,
     /// What else you should know.
+    #[serde(skip_serializing_if = "Option::is_none")]
     note: Option<String>,
 }
 
@@ -120,13 +124,14 @@ impl Tool<Toolbox> for RunCommand {
         // Shells read options after `-c`, too; a blank in front makes it a line again.
         let line = if self.cmd.0.starts_with(['-', '+']) { format!(" {}", self.cmd.0) } else { self.cmd.0 };
         let argv = Argv::new(&env.settings.shell).arg("-c").arg(line);
-        let limits = Limits::of(cx).time(Duration::from_secs(self.timeout.0.into()));
+        let patience = self.timeout.unwrap_or_default();
+        let limits = Limits::of(cx).time(Duration::from_secs(patience.0.into()));
         let node = env.node(self.node.as_ref())?;
         let finished = node.exec_watched(&argv, limits, &mut |glance| cx.progress(report(&glance))).await?;
 
         let (spool, owner, cap) = (env.spool.clone(), Owner::of(cx), env.settings.output_cap);
         // Decoding and cleaning megabytes is no work for a thread that others wait for.
-        let told = tokio::task::spawn_blocking(move || tell(finished, self.timeout, &spool, &owner, cap));
+        let told = tokio::task::spawn_blocking(move || tell(finished, patience, &spool, &owner, cap));
         told.await.map_err(ToolError::internal)
     }
 }

@@ -1,0 +1,136 @@
+//! `write_file`: a file's whole new content, put in place in one step, and what it changed.
+
+mod difference;
+mod replace;
+
+use std::path::Path;
+
+use crate::file::FileError;
+use crate::path::one_line;
+use crate::prelude::*;
+use crate::secret::Secrets;
+use difference::Difference;
+use replace::Target;
+
+/// Writes a text file whole: makes it, or replaces all of its content, in one step.
+///
+/// A reader sees the old file or the new one, never half of it. Mode, owner and access lists of an existing file stay;
+/// a new one gets 0644. A symlink is followed and its target replaced. A file with several hard links is parted from
+/// the others. The folder must exist. The reply has a unified diff of what changed.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct WriteFile {
+    /// Path; `~` is the hub's home folder, and a relative path starts at the hub's working folder.
+    path: GivenPath,
+    /// The whole new content.
+    content: String,
+    /// Node to write on; without it, the hub's own machine.
+    node: Option<NodeName>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Written {
+    outcome: Outcome,
+    /// Where the file really is, links followed.
+    path: String,
+    /// Bytes in the file now.
+    bytes: usize,
+    /// Its permissions in octal, like `0644`.
+    mode: String,
+    /// What changed, as a unified diff; absent for a new file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    diff: Option<String>,
+    /// What else you should know.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    Created,
+    Changed,
+    /// It had this content already; nothing was touched.
+    Unchanged,
+}
+
+impl Tool<Toolbox> for WriteFile {
+    const NAME: &'static str = "write_file";
+    const ACCESS: Access = Access::Write;
+    type Reply = Written;
+
+    fn summary(&self) -> String {
+        let (lines, bytes) = (self.content.lines().count(), self.content.len());
+        let s = if lines == 1 { "" } else { "s" };
+        format!("write {lines} line{s} ({bytes} bytes) to {} on {}", self.path, super::on(self.node.as_ref()))
+    }
+
+    fn node(&self) -> Option<&NodeName> {
+        self.node.as_ref()
+    }
+
+    async fn run(self, env: &Toolbox, _: &CallCx) -> ToolResult<Written> {
+        let Node::Local(_) = env.node(self.node.as_ref())?;
+        let path = self.path.absolute(env.home())?;
+        if self.path.is_a_folders() {
+            let path = self.path.to_string();
+            return Err(
+                FileError::WrongKind { path, kind: "a directory's name", hint: "give the file's name, too" }.into()
+            );
+        }
+        let (secrets, cap) = (env.secrets.clone(), env.settings.output_cap);
+        // Not told when nobody waits any more: a write that has begun is brought to its end.
+        env.blocking(move |_| write(&path, &self.content, &secrets, cap)).await
+    }
+}
+
+fn write(path: &Path, content: &str, secrets: &Secrets, cap: usize) -> ToolResult<Written> {
+    let target = Target::resolve(path)?;
+    let Some(old) = &target.old else {
+        let mode = target.put(content.as_bytes())?;
+        return Ok(Written::of(Outcome::Created, &target, content, mode));
+    };
+    let before = old.content(content.len());
+    if before.as_deref() == Some(content.as_bytes()) {
+        return Ok(Written::of(Outcome::Unchanged, &target, content, old.mode()));
+    }
+    let is_secret = [path, &target.path].into_iter().any(|path| secrets.check_path(path).is_err())
+        || before.as_ref().is_some_and(|before| secrets.check_content(path, before).is_err());
+    let difference = match before {
+        _ if is_secret => Difference::without("the old content is secret, so no diff is shown"),
+        None => Difference::without("the old content is too long or may not be read, so there is no diff"),
+        Some(before) => Difference::between(&before, content, &target.path, cap),
+    };
+    let links = old.links();
+    let mode = target.put(content.as_bytes())?;
+    let mut written = Written::of(Outcome::Changed, &target, content, mode);
+    written.diff = difference.diff;
+    let parted = (links > 1).then(|| format!("the file had {links} hard links; the other names keep the old content"));
+    written.note = [difference.note, parted].into_iter().flatten().reduce(|a, b| format!("{a}; {b}"));
+    Ok(written)
+}
+
+impl Written {
+    fn of(outcome: Outcome, target: &Target, content: &str, mode: u32) -> Self {
+        let path = one_line(&target.path.to_string_lossy());
+        Self { outcome, path, bytes: content.len(), mode: format!("{mode:04o}"), diff: None, note: None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_human_sees_where_and_how_much() {
+        check("/etc/x", "a\nb\n", "write 2 lines (4 bytes) to /etc/x on local");
+        check("x\ny\u{1b}[2J", "a", "write 1 line (1 bytes) to x⏎y\\u{1b}[2J on local");
+
+        #[track_caller]
+        fn check(path: &str, content: &str, expected: &str) {
+            let tool: WriteFile = serde_json::from_value(json!({ "path": path, "content": content })).unwrap();
+            assert_eq!(tool.summary(), expected);
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! The command line: what can be asked of the program, and with which exit code it answers.
+//!
+//! 0 done, 1 failed, 2 wrong use or faulty configuration. Data goes to stdout, talk to stderr.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use clap::{CommandFactory, Parser, Subcommand};
+use clap_complete::Shell;
+
+use crate::config::{self, Env, Faults, Loaded};
+use crate::log;
+
+mod call;
+mod check;
+mod docs;
+mod key;
+mod serve;
+mod stdio;
+mod tools;
+
+/// The one MCP endpoint of a homelab.
+///
+/// Without a command it serves: MCP on http://127.0.0.1:8765/mcp, with a key that is made and shown at the first start.
+#[derive(Debug, Parser)]
+#[command(name = "nexus", version, max_term_width = 100)]
+pub struct Cli {
+    /// Configuration file [default: NEXUS_CONFIG, ./nexus.yaml, ~/.config/nexus/nexus.yaml, none]
+    #[arg(long, global = true, value_name = "FILE")]
+    config: Option<PathBuf>,
+
+    /// Data folder: store, generated key, lock [default: NEXUS_DATA, ~/.local/share/nexus]
+    #[arg(long, global = true, value_name = "DIR")]
+    data: Option<PathBuf>,
+
+    /// How log lines on stderr look
+    #[arg(long, global = true, value_enum, default_value_t, value_name = "FORMAT")]
+    log_format: log::Format,
+
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Serve MCP over HTTP (the default)
+    Serve(serve::Serve),
+    /// Serve MCP on stdin and stdout, for a client that starts the program itself
+    Stdio,
+    /// Check the configuration: all faults at once, or the result
+    Check(check::Check),
+    /// List the tools of the running hub
+    Tools(tools::Tools),
+    /// Call a tool of the running hub
+    Call(call::Call),
+    /// Make, list and revoke keys
+    #[command(subcommand)]
+    Key(key::Key),
+    /// Write the reference pages (docs/reference)
+    Docs(docs::Docs),
+    /// Print shell completions
+    Completions {
+        /// Which shell
+        shell: Shell,
+    },
+}
+
+/// Parses, runs, and turns the outcome into an exit code.
+pub fn run() -> ExitCode {
+    let cli = Cli::parse();
+    match cli.dispatch() {
+        Ok(code) => code,
+        Err(error) => match error.downcast_ref::<Faults>() {
+            Some(faults) => {
+                say(&faults.to_string());
+                ExitCode::from(2)
+            }
+            None => {
+                say(&format!("nexus: {error:#}"));
+                ExitCode::FAILURE
+            }
+        },
+    }
+}
+
+impl Cli {
+    fn dispatch(self) -> Result<ExitCode> {
+        let env = Env::of_process();
+        let load = || -> Result<Loaded> {
+            let loaded = config::load(self.config.as_deref(), self.data.as_deref(), &env)?;
+            log::start(&log_filter(&loaded), self.log_format);
+            Ok(loaded)
+        };
+        match self.command.unwrap_or(Command::Serve(serve::Serve::default())) {
+            Command::Serve(serve) => block_on(serve.run(load()?, &env)),
+            Command::Stdio => block_on(stdio::run(load()?, &env)),
+            Command::Check(check) => check.run(&load()?),
+            Command::Tools(tools) => block_on(tools.run(load()?)),
+            Command::Call(call) => block_on(call.run(load()?)),
+            Command::Key(key) => block_on(key.run(load()?)),
+            Command::Docs(docs) => docs.run(),
+            Command::Completions { shell } => {
+                let mut script = Vec::new();
+                clap_complete::generate(shell, &mut Cli::command(), "nexus", &mut script);
+                print(&String::from_utf8_lossy(&script))?;
+                Ok(ExitCode::SUCCESS)
+            }
+        }
+    }
+}
+
+/// Runs a command's future. What still runs when it ends is dropped, not waited for: a thread that
+/// reads stdin would otherwise keep the program alive.
+fn block_on(work: impl Future<Output = Result<ExitCode>>) -> Result<ExitCode> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("starting the runtime")?;
+    let ended = runtime.block_on(work);
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    ended
+}
+
+/// The libraries below us only warn, unless the operator says otherwise.
+fn log_filter(loaded: &Loaded) -> String {
+    match &loaded.config.environment.log_filter {
+        Some(filter) => filter.as_ref().to_owned(),
+        None => {
+            let level = loaded.config.server.log_level.as_str();
+            format!("warn,nexus={level},nexus_core={level},nexus_mcp={level},nexus_tools={level}")
+        }
+    }
+}
+
+/// Data for stdout. A reader that has seen enough is no failure.
+#[allow(clippy::print_stdout, reason = "the command line's one way to stdout")]
+fn print(text: &str) -> Result<()> {
+    match std::io::stdout().lock().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error).context("writing to stdout"),
+        _ => Ok(()),
+    }
+}
+
+/// Talk for stderr.
+fn say(text: &str) {
+    let mut stderr = std::io::stderr().lock();
+    let _ = stderr.write_all(text.trim_end().as_bytes()).and_then(|()| stderr.write_all(b"\n"));
+}

@@ -1,0 +1,73 @@
+//! `nexus call TOOL '{json}'`: one call, through the running hub like any other.
+
+use std::io::IsTerminal;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use serde_json::{Value, json};
+
+use super::{print, say, tools};
+use crate::config::Loaded;
+
+#[derive(Debug, Args)]
+pub struct Call {
+    /// The tool's name
+    tool: String,
+    /// Its arguments, a JSON object
+    #[arg(default_value = "{}", value_name = "JSON")]
+    arguments: String,
+    /// Print the whole result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Call {
+    pub async fn run(self, loaded: Loaded) -> Result<ExitCode> {
+        let arguments: Value = serde_json::from_str(&self.arguments).context("the arguments are not JSON")?;
+        if !arguments.is_object() {
+            bail!("the arguments must be an object, for example '{}'", json!({ "path": "/etc/hostname" }));
+        }
+        let client = tools::connect(&loaded).await?;
+        let watched = std::io::stderr().is_terminal() && !self.json;
+        let mut progress = |message: &str| {
+            if watched {
+                say(message);
+            }
+        };
+        let result = client.call(&self.tool, &arguments, &mut progress).await?;
+        let failed = result["isError"] == true;
+        if self.json {
+            print(&format!("{}\n", serde_json::to_string_pretty(&result)?))?;
+        } else if failed {
+            say(&text_of(&result));
+        } else {
+            print(&readable(&result))?;
+        }
+        Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    }
+}
+
+/// The structured reply, spread out, with texts as texts; or the plain text.
+fn readable(result: &Value) -> String {
+    let Some(fields) = result["structuredContent"].as_object() else { return format!("{}\n", text_of(result)) };
+    let mut out = String::new();
+    for (name, value) in fields {
+        match value {
+            Value::Null => {}
+            Value::String(text) if text.contains('\n') => out.push_str(&format!("{name}:\n{}\n", text.trim_end_matches('\n'))),
+            Value::String(text) => out.push_str(&format!("{name}: {text}\n")),
+            Value::Array(items) => {
+                out.push_str(&format!("{name}:\n"));
+                items.iter().for_each(|item| out.push_str(&format!("  {item}\n")));
+            }
+            other => out.push_str(&format!("{name}: {other}\n")),
+        }
+    }
+    out
+}
+
+fn text_of(result: &Value) -> String {
+    let blocks = result["content"].as_array().into_iter().flatten();
+    blocks.filter_map(|block| block["text"].as_str()).collect::<Vec<_>>().join("\n")
+}

@@ -1,0 +1,132 @@
+//! `nexus key`: makes, lists and revokes keys, through the running hub where there is one.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail};
+use clap::Subcommand;
+use comfy_table::{Table, presets};
+use jiff::{SignedDuration, Timestamp};
+
+use nexus_core::clock;
+use nexus_core::principal::Level;
+use nexus_core::tasks::Tasks;
+use nexus_mcp::front::auth::{Keys, Rate};
+
+use super::{print, say};
+use crate::audit::Journal;
+use crate::config::Loaded;
+use crate::control::{self, Answer, Order};
+use crate::hold;
+use crate::keyring::{Keyring, Listed, NewKey};
+use crate::private;
+use crate::store::Store;
+
+#[derive(Debug, Subcommand)]
+pub enum Key {
+    /// Make a key. It is printed once and kept only as a digest
+    New {
+        /// Lower-case letters, digits, `-` and `_`
+        name: String,
+        /// sandboxed: reads only; trusted: writes ask; yolo: nothing asks
+        #[arg(long, default_value = "trusted", value_parser = level)]
+        level: Level,
+        /// Tools it may use, as patterns such as `read_*` (may be given several times)
+        #[arg(long, default_value = "*", value_name = "PATTERN")]
+        allow: Vec<String>,
+        /// Tools it may not use, even when allowed
+        #[arg(long, value_name = "PATTERN")]
+        deny: Vec<String>,
+        /// When it ends: `30d`, `12h`, or a date
+        #[arg(long, value_name = "WHEN", value_parser = expiry)]
+        expires: Option<Timestamp>,
+        /// Print it as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// List all keys and where they come from
+    List {
+        /// Print them as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Take a key out of force, at once
+    Revoke {
+        /// Its name
+        name: String,
+    },
+}
+
+impl Key {
+    pub async fn run(self, loaded: Loaded) -> Result<ExitCode> {
+        let json = matches!(&self, Key::New { json: true, .. } | Key::List { json: true });
+        let (order, name) = match self {
+            Key::New { name, level, allow, deny, expires, .. } => {
+                (Order::KeyNew(NewKey { name: name.clone(), level, allow, deny, expires }), name)
+            }
+            Key::List { .. } => (Order::KeyList, String::new()),
+            Key::Revoke { name } => (Order::KeyRevoke(name.clone()), name),
+        };
+        match carry_out(&loaded, order).await? {
+            Answer::Key(key) if json => print(&format!("{}\n", serde_json::json!({ "name": name, "key": key })))?,
+            Answer::Key(key) => {
+                say(&format!("The key `{name}`, shown once:"));
+                print(&format!("{key}\n"))?;
+            }
+            Answer::Keys(keys) if json => print(&format!("{}\n", serde_json::to_string_pretty(&keys)?))?,
+            Answer::Keys(keys) => print(&format!("{}\n", table(&keys)))?,
+            Answer::Done => say(&format!("The key `{name}` is revoked.")),
+            Answer::Failed(why) => bail!(why),
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Asks the running hub, so that it takes effect at once; without one, does it here.
+async fn carry_out(loaded: &Loaded, order: Order) -> Result<Answer> {
+    if hold::holder(&loaded.data).is_some() {
+        return control::ask(&loaded.data, &order).await;
+    }
+    private::folder(&loaded.data).with_context(|| format!("the data folder {}", loaded.data.display()))?;
+    let store = Store::open(&loaded.data).await?;
+    let (journal, writing) = (Arc::new(Journal::default()), Tasks::new());
+    writing.spawn("journal", journal.clone().write_to(store.clone(), writing.stopping()));
+    let keys = Arc::new(Keys::new(Rate { per_second: 1, burst: 1 }));
+    let keyring = Keyring::new(loaded.config.clone(), store.clone(), &loaded.data, keys);
+    let answer = control::carry_out(order, &keyring, &*journal).await;
+    writing.finish(std::time::Duration::from_secs(5)).await;
+    store.close().await;
+    Ok(answer)
+}
+
+fn table(keys: &[Listed]) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::UTF8_HORIZONTAL_ONLY).set_header(["key", "level", "from", "tools", "expires"]);
+    for key in keys {
+        let from = serde_json::to_value(key.source).ok().and_then(|source| source.as_str().map(str::to_owned)).unwrap_or_default();
+        let denied = if key.deny.is_empty() { String::new() } else { format!(" but not {}", key.deny.join(" ")) };
+        let expires = key.expires.map_or_else(|| "never".to_owned(), |expires| expires.to_string());
+        table.add_row([key.name.clone(), key.level.as_str().to_owned(), from, format!("{}{denied}", key.allow.join(" ")), expires]);
+    }
+    table
+}
+
+fn level(text: &str) -> Result<Level, String> {
+    Level::parse(text).ok_or_else(|| "one of sandboxed, trusted, yolo".to_owned())
+}
+
+/// A span from now, or a point in time.
+fn expiry(text: &str) -> Result<Timestamp, String> {
+    let day = || text.parse::<jiff::civil::Date>().ok()?.to_zoned(jiff::tz::TimeZone::UTC).ok().map(|zoned| zoned.timestamp());
+    if let Some(point) = text.parse::<Timestamp>().ok().or_else(day) {
+        return if point > clock::now() { Ok(point) } else { Err("that is in the past".to_owned()) };
+    }
+    let seconds = match (text.strip_suffix('d'), text.strip_suffix('h'), text.strip_suffix('m')) {
+        (Some(days), _, _) => days.parse::<u32>().ok().map(|days| i64::from(days) * 86_400),
+        (_, Some(hours), _) => hours.parse::<u32>().ok().map(|hours| i64::from(hours) * 3_600),
+        (_, _, Some(minutes)) => minutes.parse::<u32>().ok().map(|minutes| i64::from(minutes) * 60),
+        _ => None,
+    };
+    let span = seconds.filter(|seconds| *seconds > 0).map(SignedDuration::from_secs);
+    span.and_then(|span| clock::now().checked_add(span).ok()).ok_or_else(|| "30d, 12h, 2027-01-31 or 2027-01-31T12:00:00Z".to_owned())
+}

@@ -1,0 +1,72 @@
+//! `nexus stdio`: a door of its own for a client that starts the program. Trusted: it is the operator's own process.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::Result;
+use tracing::{info, warn};
+
+use nexus_core::audit::{Event, Row, Sink};
+use nexus_core::principal::{Level, Principal};
+use nexus_core::session::{Session, SessionKey, Transport};
+use nexus_mcp::front::stdio;
+
+use super::serve::Signals;
+use crate::config::{Env, Loaded};
+use crate::control;
+use crate::hold::{self, Claim, Holder};
+use crate::private;
+use crate::wire::{self, Rig};
+
+/// The name under which the local process is recorded.
+const LOCAL: &str = "local";
+
+pub async fn run(loaded: Loaded, env: &Env) -> Result<ExitCode> {
+    private::folder(&loaded.data)?;
+    let mut signals = Signals::new()?;
+    let assembly = wire::assemble(&loaded, env, Rig::default()).await?;
+    // Only the holder does the background work; a door beside it leaves that alone.
+    let lock = match hold::claim(&loaded.data)? {
+        Claim::Mine(mut lock) => {
+            lock.announce(&Holder { pid: std::process::id(), mcp: None })?;
+            control::listen(&loaded.data, assembly.keyring.clone(), assembly.journal.clone(), &assembly.tasks)?;
+            Some(lock)
+        }
+        Claim::Taken(holder) => {
+            info!("a door only: process {} does the background work of this data folder", holder.pid);
+            None
+        }
+    };
+    let principal = Arc::new(Principal::new(LOCAL, Level::Trusted));
+    let session = Arc::new(Session::open(SessionKey::Stdio, Transport::Stdio));
+    let row = |event| Row {
+        session: Some(session.id),
+        principal: Some(principal.id.clone()),
+        transport: Some(Transport::Stdio),
+        client: session.client().map(str::to_owned),
+        ..Row::new(event)
+    };
+    assembly.journal.post(row(Event::SessionStarted));
+    let serving = stdio::serve(
+        assembly.server.clone(),
+        assembly.tasks.clone(),
+        principal.clone(),
+        session.clone(),
+        tokio::io::stdin(),
+        tokio::io::stdout(),
+    );
+    let served = tokio::select! {
+        served = serving => served,
+        () = signals.any() => Ok(()),
+    };
+    assembly.journal.post(row(Event::SessionEnded));
+    let calm = tokio::select! {
+        calm = assembly.end() => calm,
+        () = signals.any() => false,
+    };
+    drop(lock);
+    if let Err(error) = served {
+        warn!(%error, "the client went away while it was answered");
+    }
+    Ok(if calm { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}

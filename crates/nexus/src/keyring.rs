@@ -1,0 +1,204 @@
+//! All keys there are: from the environment, from nexus.yaml, from the store, and the one that the hub made itself.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use nexus_core::audit::{Event, Row, Sink};
+use nexus_core::clock;
+use nexus_core::principal::{Level, Patterns, Principal};
+use nexus_mcp::front::auth::{Key, Keys, digest};
+
+use crate::config::Config;
+use crate::private;
+use crate::store::{Store, StoredKey};
+
+/// The name of the key in `MCP_API_KEY`, and of the one the hub makes when there is none.
+pub const DEFAULT: &str = "default";
+
+/// Where a key comes from, which is also where it can be changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Source {
+    Environment,
+    File,
+    Store,
+    Generated,
+}
+
+/// A key as `nexus key list` shows it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Listed {
+    pub name: String,
+    pub level: Level,
+    pub source: Source,
+    pub allow: Vec<String>,
+    pub deny: Vec<String>,
+    pub expires: Option<Timestamp>,
+}
+
+/// What `nexus key new` asks for.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct NewKey {
+    pub name: String,
+    pub level: Level,
+    pub allow: Vec<String>,
+    pub deny: Vec<String>,
+    pub expires: Option<Timestamp>,
+}
+
+/// Gathers keys and keeps the door's table current.
+#[derive(Debug)]
+pub struct Keyring {
+    config: Config,
+    store: Store,
+    generated: PathBuf,
+    /// What the front door looks keys up in.
+    pub keys: Arc<Keys>,
+}
+
+impl Keyring {
+    pub fn new(config: Config, store: Store, data: &Path, keys: Arc<Keys>) -> Self {
+        Self { config, store, generated: data.join("key"), keys }
+    }
+
+    /// Whether anybody could come in at all.
+    pub async fn is_empty(&self) -> Result<bool> {
+        Ok(self.all().await?.is_empty())
+    }
+
+    /// Makes the key named `default` and keeps it in the data folder, 0600.
+    pub fn generate(&self) -> Result<String> {
+        let key = new_secret();
+        private::write_new(&self.generated, &key).with_context(|| format!("keeping the new key in {}", self.generated.display()))?;
+        Ok(key)
+    }
+
+    /// Puts the present keys into force.
+    pub async fn refresh(&self) -> Result<()> {
+        self.keys.replace(self.all().await?.into_iter().map(|(key, _)| key).collect());
+        Ok(())
+    }
+
+    pub async fn list(&self) -> Result<Vec<Listed>> {
+        let listed = |(key, source): (Key, Source)| Listed {
+            name: key.principal.id.to_string(),
+            level: key.principal.level,
+            source,
+            allow: key.principal.allow.iter().map(str::to_owned).collect(),
+            deny: key.principal.deny.iter().map(str::to_owned).collect(),
+            expires: key.expires,
+        };
+        Ok(self.all().await?.into_iter().map(listed).collect())
+    }
+
+    /// Makes a key, keeps its digest and gives it back: the only time it is seen.
+    pub async fn make(&self, wanted: NewKey, audit: &dyn Sink) -> Result<String> {
+        let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '_');
+        if wanted.name.is_empty() || wanted.name.len() > 64 || !wanted.name.chars().all(plain) {
+            bail!("`{}` is not a key name: lower-case letters, digits, `-` and `_`, 64 at most", wanted.name);
+        }
+        if wanted.name == DEFAULT || self.list().await?.iter().any(|key| key.name == wanted.name) {
+            bail!("there is a key named `{0}` already; choose another name, or `nexus key revoke {0}` first", wanted.name);
+        }
+        let secret = new_secret();
+        let key = StoredKey {
+            sha256: digest(&secret),
+            level: wanted.level,
+            allow: Patterns::parse(wanted.allow)?,
+            deny: Patterns::parse(wanted.deny)?,
+            created: clock::now(),
+            expires: wanted.expires,
+            name: wanted.name,
+        };
+        let row = Row::new(Event::KeyMade).detail(format!("{} ({})", key.name, key.level.as_str()));
+        audit.durable(row).await.context("a key that cannot be recorded is not made")?;
+        if !self.store.add_key(&key).await? {
+            bail!("there is a key named `{}` already", key.name);
+        }
+        self.refresh().await?;
+        Ok(secret)
+    }
+
+    /// Takes a key out of force, at once.
+    pub async fn revoke(&self, name: &str, audit: &dyn Sink) -> Result<()> {
+        let Some((_, source)) = self.all().await?.into_iter().find(|(key, _)| key.principal.id.as_str() == name) else {
+            bail!("there is no key named `{name}`; `nexus key list` shows all");
+        };
+        match source {
+            Source::Environment => bail!("`{name}` is MCP_API_KEY: change that variable and restart"),
+            Source::File => bail!("`{name}` stands in nexus.yaml, which this command does not write: take it out there"),
+            Source::Store | Source::Generated => {}
+        }
+        audit.durable(Row::new(Event::KeyRevoked).detail(name)).await.context("a change that cannot be recorded is not made")?;
+        match source {
+            Source::Store => drop(self.store.remove_key(name).await?),
+            _ => std::fs::remove_file(&self.generated).with_context(|| format!("removing {}", self.generated.display()))?,
+        }
+        self.refresh().await
+    }
+
+    async fn all(&self) -> Result<Vec<(Key, Source)>> {
+        let mut all = Vec::new();
+        let default = |secret: &str| Key {
+            digest: digest(secret),
+            principal: Arc::new(Principal::new(DEFAULT, Level::Trusted)),
+            expires: None,
+        };
+        match &self.config.environment.api_key {
+            Some(secret) => all.push((default(secret.expose()), Source::Environment)),
+            None => {
+                if let Some(secret) = stored_secret(&self.generated)? {
+                    all.push((default(&secret), Source::Generated));
+                }
+            }
+        }
+        for key in &self.config.keys {
+            let principal = Principal {
+                allow: key.allow.0.clone(),
+                deny: key.deny.0.clone(),
+                approved: key.approved.0.clone(),
+                read_only: key.read_only,
+                session: key.session,
+                ..Principal::new(key.name.as_ref(), key.level)
+            };
+            let expires = key.expires.as_ref().map(|expires| expires.0);
+            all.push((Key { digest: key.sha256.0, principal: Arc::new(principal), expires }, Source::File));
+        }
+        for key in self.store.keys().await? {
+            // The file was edited after the key was made: it wins, and the other would be in its way.
+            if all.iter().any(|(known, _)| known.principal.id.as_str() == key.name) {
+                continue;
+            }
+            let principal = Principal { allow: key.allow, deny: key.deny, ..Principal::new(&key.name, key.level) };
+            all.push((Key { digest: key.sha256, principal: Arc::new(principal), expires: key.expires }, Source::Store));
+        }
+        Ok(all)
+    }
+}
+
+/// The key that the command line uses: the environment's, or the one the hub made.
+pub fn stored_key(config: &Config, data: &Path) -> Result<Option<String>> {
+    match &config.environment.api_key {
+        Some(secret) => Ok(Some(secret.expose().to_owned())),
+        None => stored_secret(&data.join("key")),
+    }
+}
+
+fn stored_secret(path: &Path) -> Result<Option<String>> {
+    let text = private::read(path).with_context(|| format!("reading {}", path.display()))?;
+    let Some(secret) = text.map(|text| text.trim().to_owned()) else { return Ok(None) };
+    if secret.len() < 32 {
+        bail!("the key in {} is too short; remove the file, and a new one is made at the next start", path.display());
+    }
+    Ok(Some(secret))
+}
+
+/// 244 random bits, recognisable as ours in a log that should not have it.
+fn new_secret() -> String {
+    format!("nxk_{}{}", Uuid::new_v4().simple(), Uuid::new_v4().simple())
+}

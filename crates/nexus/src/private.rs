@@ -1,0 +1,60 @@
+//! Files and folders that only the operator may read.
+
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::path::Path;
+
+/// Makes a folder with mode 0700, or takes one that is there and shuts it to others.
+pub fn folder(path: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+    let mode = fs::metadata(path)?.permissions().mode();
+    if mode & 0o077 != 0 {
+        fs::set_permissions(path, Permissions::from_mode(0o700))?;
+    }
+    Ok(())
+}
+
+/// Makes an empty file with mode 0600, or leaves one that is there as it is.
+pub fn create(path: &Path) -> io::Result<File> {
+    OpenOptions::new().create(true).append(true).mode(0o600).open(path)
+}
+
+/// Writes a new file with mode 0600. An existing one is an error.
+pub fn write_new(path: &Path, content: &str) -> io::Result<()> {
+    let mut file = OpenOptions::new().create_new(true).write(true).mode(0o600).open(path)?;
+    file.write_all(content.as_bytes())?;
+    file.sync_all()
+}
+
+/// Reads a small file. None: it is not there.
+pub fn read(path: &Path) -> io::Result<Option<String>> {
+    match fs::read_to_string(path) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_private_stays_so() {
+        let parent = tempfile::tempdir().unwrap();
+        let data = parent.path().join("a/b");
+        folder(&data).unwrap();
+        assert_eq!(fs::metadata(&data).unwrap().permissions().mode() & 0o777, 0o700);
+        fs::set_permissions(&data, Permissions::from_mode(0o755)).unwrap();
+        folder(&data).unwrap();
+        assert_eq!(fs::metadata(&data).unwrap().permissions().mode() & 0o777, 0o700);
+
+        let key = data.join("key");
+        write_new(&key, "secret").unwrap();
+        assert_eq!(fs::metadata(&key).unwrap().permissions().mode() & 0o777, 0o600);
+        assert!(write_new(&key, "other").is_err());
+        assert_eq!(read(&key).unwrap().as_deref(), Some("secret"));
+        assert_eq!(read(&data.join("none")).unwrap(), None);
+    }
+}
