@@ -21,7 +21,7 @@ pub enum Arguments {
 enum BadArguments {
     #[error("the arguments do not fit: {0}")]
     Whole(serde_json::Error),
-    #[error("the argument `{field}` does not fit: {source}")]
+    #[error("the argument `{field}` does not fit")]
     Field { field: String, source: serde_json::Error },
 }
 
@@ -125,7 +125,7 @@ mod tests {
             let error = raw(json).parse::<Args>().unwrap_err();
             assert_eq!(error.kind(), "refused");
             let text = error.to_string();
-            assert!(text.starts_with(message), "{text}");
+            assert!(text.starts_with(message) && text.matches("expected").count() <= 1, "{text}");
         }
     }
 

@@ -70,6 +70,7 @@ pub struct Session {
     pub grants: Mutex<Grants>,
     client: OnceLock<Box<str>>,
     in_flight: AtomicUsize,
+    listening: AtomicUsize,
     active_ms: AtomicI64,
 }
 
@@ -90,6 +91,7 @@ impl Session {
             grants: Mutex::default(),
             client: OnceLock::new(),
             in_flight: AtomicUsize::new(0),
+            listening: AtomicUsize::new(0),
             active_ms: AtomicI64::new(started.as_millisecond()),
         }
     }
@@ -108,11 +110,14 @@ impl Session {
     }
 
     /// Takes one of the session's places for a call, if one is free.
-    pub fn enter(&self, most: usize) -> Option<InFlight<'_>> {
+    pub fn enter(&self, most: usize) -> Option<Place<'_>> {
         self.touch();
-        let before = self.in_flight.fetch_add(1, Ordering::Relaxed);
-        let place = InFlight(self);
-        (before < most).then_some(place)
+        take_place(&self.in_flight, self, most)
+    }
+
+    /// Takes one of the session's places for a subscription, if one is free.
+    pub fn listen(&self, most: usize) -> Option<Place<'_>> {
+        take_place(&self.listening, self, most)
     }
 
     /// Calls that are running now.
@@ -131,14 +136,23 @@ impl Session {
     }
 }
 
-/// A call's place in its session; given back when dropped.
+/// A place in a session; given back when dropped.
 #[derive(Debug)]
-pub struct InFlight<'a>(&'a Session);
+pub struct Place<'a> {
+    taken: &'a AtomicUsize,
+    session: &'a Session,
+}
 
-impl Drop for InFlight<'_> {
+fn take_place<'a>(taken: &'a AtomicUsize, session: &'a Session, most: usize) -> Option<Place<'a>> {
+    let before = taken.fetch_add(1, Ordering::Relaxed);
+    let place = Place { taken, session };
+    (before < most).then_some(place)
+}
+
+impl Drop for Place<'_> {
     fn drop(&mut self) {
-        self.0.in_flight.fetch_sub(1, Ordering::Relaxed);
-        self.0.touch();
+        self.taken.fetch_sub(1, Ordering::Relaxed);
+        self.session.touch();
     }
 }
 

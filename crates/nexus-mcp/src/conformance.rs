@@ -1,6 +1,6 @@
 //! What the official conformance suite expects of a server under test: tools, prompts and resources
-//! that serve no other purpose. Behind `nexus serve --conformance` they take the place of the real
-//! tools; everything else is the same program.
+//! that serve no other purpose. With `nexus serve --conformance` they stand beside the real tools;
+//! everything else is the same program.
 
 use std::any::Any;
 use std::collections::HashMap;

@@ -185,7 +185,10 @@ impl Exchange {
         if self.outbox.send(wire::request(&id, method, &params.to_string())).await.is_err() {
             return Err(AskError::Gone);
         }
-        let said = answered.await.map_err(|_| AskError::Gone)?;
+        let said = tokio::select! {
+            said = answered => said.map_err(|_| AskError::Gone)?,
+            () = self.outbox.closed() => return Err(AskError::Gone),
+        };
         drop(forget);
         said.map_err(|error| AskError::Refused(error.get().chars().take(300).collect()))
     }

@@ -25,6 +25,9 @@ use crate::wire::{INTERNAL_ERROR, MISSING_CAPABILITY, Params, Request, RpcError,
 /// How long a modern client may keep a list it does not watch. Milliseconds.
 const LIST_TTL_MS: u32 = 60_000;
 
+/// Subscriptions that one session (in this era: one key) may have open.
+const MOST_SUBSCRIPTIONS: usize = 256;
+
 /// Answers requests.
 pub struct Server {
     pub hub: Arc<Hub>,
@@ -142,12 +145,22 @@ impl Server {
     }
 
     fn dressed(&self, era: Era, object: &str) -> String {
-        let inner = object.trim().strip_prefix('{').unwrap_or(object);
-        if era == Era::Legacy || inner.starts_with(r#""resultType""#) {
-            return object.to_owned();
+        #[derive(serde::Deserialize)]
+        struct Has<'a> {
+            #[serde(borrow, rename = "resultType")]
+            kind: Option<&'a RawValue>,
+            #[serde(borrow, rename = "_meta")]
+            meta: Option<&'a RawValue>,
         }
-        let comma = if inner.trim_start().starts_with('}') { "" } else { "," };
-        format!(r#"{{"resultType":"complete",{}{comma}{inner}"#, self.identity)
+        let Some(inner) = object.trim().strip_prefix('{') else { return object.to_owned() };
+        let (kind, meta) = match serde_json::from_str::<Has<'_>>(object) {
+            _ if era == Era::Legacy => return object.to_owned(),
+            Ok(has) => (has.kind.is_none().then_some(r#""resultType":"complete""#), has.meta.is_none().then_some(&*self.identity)),
+            Err(_) => return object.to_owned(),
+        };
+        let rest = Some(inner.trim_start()).filter(|rest| !rest.starts_with('}'));
+        let fields: Vec<&str> = [kind, meta, rest].into_iter().flatten().collect();
+        format!("{{{}{}", fields.join(","), if rest.is_none() { "}" } else { "" })
     }
 
     fn list(&self, params: &Params<'_>, exchange: &Exchange) -> Result<String, RpcError> {
@@ -214,6 +227,9 @@ impl Server {
         if !wanted.is_object() {
             return Err(RpcError::invalid_params("`notifications` must say what to listen for"));
         }
+        let Some(_place) = exchange.session.listen(MOST_SUBSCRIPTIONS) else {
+            return Err(RpcError::invalid_request("too many subscriptions are open for this key").with_status(429));
+        };
         let tools = wanted["toolsListChanged"] == true;
         let prompts = self.extras.as_ref().filter(|_| wanted["promptsListChanged"] == true);
         let mut accepted = json!({});
@@ -291,8 +307,8 @@ fn waiting(pending: Pending) -> Reply {
     let code = clock::new_id().simple().to_string()[20..28].to_owned();
     let tool = pending.tool().to_owned();
     let how = format!(
-        "Nothing has happened yet. Tell the operator what you want to do and why. They can allow this tool for this key for good \
-         (`approved: [{tool}]` at the key in nexus.yaml), or use a key of the level `yolo`; then call again."
+        "Nothing has happened yet. Tell the operator what you want to do and why. They can allow it in advance: a key in nexus.yaml \
+         with `approved: [{tool}]`, or one made by `nexus key new NAME --level yolo`. With that key, call again."
     );
     let body = json!({
         "status": "approval_required",

@@ -51,7 +51,12 @@ impl fmt::Debug for Journal {
 }
 
 impl Journal {
-    /// Rows written since the start.
+    /// Adds what earlier runs have written to the count.
+    pub fn count_earlier(&self, rows: u64) {
+        self.rows.fetch_add(rows, Ordering::Relaxed);
+    }
+
+    /// Rows in the store.
     pub fn rows(&self) -> u64 {
         self.rows.load(Ordering::Relaxed)
     }

@@ -11,6 +11,7 @@ use anyhow::{Context, Result};
 use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 
+use crate::config::values::LogLevel;
 use crate::config::{self, Env, Faults, Loaded};
 use crate::log;
 
@@ -126,7 +127,14 @@ fn log_filter(loaded: &Loaded) -> String {
     match &loaded.config.environment.log_filter {
         Some(filter) => filter.as_ref().to_owned(),
         None => {
-            let level = loaded.config.server.log_level.as_str();
+            let level = match loaded.config.server.log_level {
+                LogLevel::Off => return "off".to_owned(),
+                LogLevel::Error => "error",
+                LogLevel::Warn => "warn",
+                LogLevel::Info => "info",
+                LogLevel::Debug => "debug",
+                LogLevel::Trace => "trace",
+            };
             format!("warn,nexus={level},nexus_core={level},nexus_mcp={level},nexus_tools={level}")
         }
     }

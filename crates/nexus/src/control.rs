@@ -6,16 +6,18 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
 use nexus_core::audit::Sink;
 use nexus_core::tasks::Tasks;
 
+use crate::hold::Lock;
 use crate::keyring::{Keyring, Listed, NewKey};
 
 /// What can be asked of the holder. One line of JSON each way.
@@ -25,6 +27,8 @@ pub enum Order {
     KeyNew(NewKey),
     KeyList,
     KeyRevoke(String),
+    /// A daemon wants to do the background work; whoever holds the lock only by chance lets go of it.
+    GiveWay,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -45,6 +49,7 @@ pub async fn carry_out(order: Order, keyring: &Keyring, audit: &dyn Sink) -> Ans
         Order::KeyNew(wanted) => keyring.make(wanted, audit).await.map(Answer::Key),
         Order::KeyList => keyring.list().await.map(Answer::Keys),
         Order::KeyRevoke(name) => keyring.revoke(&name, audit).await.map(|()| Answer::Done),
+        Order::GiveWay => Err(anyhow!("this process stays the holder")),
     };
     done.unwrap_or_else(|error| Answer::Failed(format!("{error:#}")))
 }
@@ -68,7 +73,9 @@ pub async fn ask(data: &Path, order: &Order) -> Result<Answer> {
 }
 
 /// Listens until the hub ends. Only the holder of the lock may call it: a socket left by a dead one is replaced.
-pub fn listen(data: &Path, keyring: Arc<Keyring>, audit: Arc<dyn Sink>, tasks: &Tasks) -> io::Result<()> {
+///
+/// With a `lock` the holder is one by chance: asked to give way, it lets go of the lock and listens no more.
+pub fn listen(data: &Path, lock: Option<Lock>, keyring: Arc<Keyring>, audit: Arc<dyn Sink>, tasks: &Tasks) -> io::Result<()> {
     let path = socket(data);
     match std::fs::remove_file(&path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -77,17 +84,20 @@ pub fn listen(data: &Path, keyring: Arc<Keyring>, audit: Arc<dyn Sink>, tasks: &
     let listener = UnixListener::bind(&path)?;
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
     let (stop, serving) = (tasks.stopping(), tasks.clone());
+    let given_way = lock.is_some().then(CancellationToken::new);
     tasks.spawn("control socket", async move {
+        let over = given_way.clone().unwrap_or_default();
         loop {
             let accepted = tokio::select! {
                 accepted = listener.accept() => accepted,
                 () = stop.cancelled() => break,
+                () = over.cancelled() => break,
             };
             match accepted {
                 Ok((stream, _)) => {
-                    let (keyring, audit) = (keyring.clone(), audit.clone());
+                    let (keyring, audit, given_way) = (keyring.clone(), audit.clone(), given_way.clone());
                     serving.spawn("control", async move {
-                        if let Err(error) = timeout(PATIENCE, serve(stream, &keyring, &*audit)).await.unwrap_or(Ok(())) {
+                        if let Err(error) = timeout(PATIENCE, serve(stream, &keyring, &*audit, given_way)).await.unwrap_or(Ok(())) {
                             debug!("control socket: {error}");
                         }
                     });
@@ -98,16 +108,22 @@ pub fn listen(data: &Path, keyring: Arc<Keyring>, audit: Arc<dyn Sink>, tasks: &
                 }
             }
         }
+        // The socket goes before the lock: whoever gets the lock next makes its own.
         let _ = std::fs::remove_file(&path);
+        drop(lock);
     });
     Ok(())
 }
 
-async fn serve(stream: UnixStream, keyring: &Keyring, audit: &dyn Sink) -> Result<()> {
+async fn serve(stream: UnixStream, keyring: &Keyring, audit: &dyn Sink, given_way: Option<CancellationToken>) -> Result<()> {
     let (reading, mut writing) = stream.into_split();
     let mut line = String::new();
     BufReader::new(reading.take(LONGEST_ORDER)).read_line(&mut line).await?;
     let answer = match serde_json::from_str(&line) {
+        Ok(Order::GiveWay) if given_way.is_some() => {
+            given_way.inspect(CancellationToken::cancel);
+            Answer::Done
+        }
         Ok(order) => carry_out(order, keyring, audit).await,
         Err(error) => Answer::Failed(format!("not an order: {error}")),
     };
@@ -117,6 +133,6 @@ async fn serve(stream: UnixStream, keyring: &Keyring, audit: &dyn Sink) -> Resul
     Ok(())
 }
 
-fn socket(data: &Path) -> PathBuf {
+pub fn socket(data: &Path) -> PathBuf {
     data.join("control.sock")
 }

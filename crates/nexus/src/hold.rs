@@ -3,6 +3,7 @@
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -59,13 +60,12 @@ pub fn claim(data: &Path) -> Result<Claim, LockError> {
     }
 }
 
-/// The running holder, if there is one.
+/// The running holder, if there is one. Looks whether somebody listens at its socket: trying the lock
+/// itself could get in the way of a hub that is just starting.
 pub fn holder(data: &Path) -> Option<Holder> {
     let file = File::open(data.join("hub.lock")).ok()?;
-    match file.try_lock_shared() {
-        Err(TryLockError::WouldBlock) => Some(read(file)),
-        _ => None,
-    }
+    UnixStream::connect(crate::control::socket(data)).ok()?;
+    Some(read(file))
 }
 
 fn read(mut file: File) -> Holder {
@@ -86,8 +86,9 @@ mod tests {
         lock.announce(&Holder { pid: 7, mcp: Some("http://x/mcp".into()) }).unwrap();
         let Claim::Taken(other) = claim(data.path()).unwrap() else { panic!("it is held") };
         assert_eq!(other.pid, 7);
+        let socket = std::os::unix::net::UnixListener::bind(crate::control::socket(data.path())).unwrap();
         assert_eq!(holder(data.path()).unwrap().mcp.as_deref(), Some("http://x/mcp"));
-        drop(lock);
+        drop((lock, socket));
         assert!(holder(data.path()).is_none());
         assert!(matches!(claim(data.path()).unwrap(), Claim::Mine(_)));
     }

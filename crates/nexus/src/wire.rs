@@ -64,6 +64,7 @@ pub async fn assemble(loaded: &Loaded, env: &Env, rig: Rig) -> Result<Assembly> 
     let journal = Arc::new(Journal::default());
     let (tasks, journal_tasks) = (Tasks::new(), Tasks::new());
     journal_tasks.spawn("journal", journal.clone().write_to(store.clone(), journal_tasks.stopping()));
+    count_rows(&store, &journal, &tasks);
     let audit: Arc<dyn Sink> = journal.clone();
 
     let catalogue = Arc::new(Catalogue::default());
@@ -121,6 +122,17 @@ impl Assembly {
             })
         })
     }
+}
+
+/// Counting a long record takes a while; nobody waits for it.
+fn count_rows(store: &Store, journal: &Arc<Journal>, tasks: &Tasks) {
+    let (store, journal) = (store.clone(), journal.clone());
+    let written = journal.rows();
+    tasks.spawn("count", async move {
+        if let Ok(rows) = store.audit_rows().await {
+            journal.count_earlier(u64::try_from(rows).unwrap_or(0).saturating_sub(journal.rows() - written));
+        }
+    });
 }
 
 /// Warns of every key that the gate never asks for.

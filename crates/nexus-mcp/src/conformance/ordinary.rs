@@ -99,8 +99,8 @@ impl Tool<()> for TestSleep {
         let started = Instant::now();
         while started.elapsed() < whole {
             sleep_until((Instant::now() + REPORT_EVERY).min(started + whole)).await;
-            let (done, total) = (started.elapsed().as_secs_f64(), Some(whole.as_secs_f64()));
-            cx.progress(Progress { done, total, message: None });
+            let done = started.elapsed().min(whole).as_secs_f64();
+            cx.progress(Progress { done, total: Some(whole.as_secs_f64()), message: None });
         }
         Ok(Slept { seconds: started.elapsed().as_secs_f64() })
     }

@@ -34,6 +34,7 @@ pub async fn serve(
     let (outbox, inbox) = mpsc::channel(OUTBOX);
     let stop = tasks.stopping();
     let writer = tasks.spawn("stdout", write_lines(inbox, output));
+    let closing = server.closing.clone();
     let duplex = Duplex::new(server, tasks, session, outbox.clone());
     let mut input = BufReader::with_capacity(64 * 1024, input);
     loop {
@@ -51,6 +52,8 @@ pub async fn serve(
             }
         }
     }
+    // Nobody listens any more; what would listen for ever ends here.
+    closing.cancel();
     if timeout(LAST_WORDS, duplex.drained()).await.is_err() {
         warn!("the client is gone; some calls did not end in time");
     }

@@ -109,7 +109,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn memory_is_bounded_and_every_byte_is_accounted_for(chunks in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 0..20), spool in 0..64usize) {
+        fn memory_is_bounded_and_every_byte_is_accounted_for(
+            chunks in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 0..20),
+            spool in 0..64usize,
+        ) {
             let chunks: Vec<&[u8]> = chunks.iter().map(Vec::as_slice).collect();
             let all = chunks.concat();
             let captured = capture(spool, &chunks).finish();

@@ -162,17 +162,13 @@ fn tell(finished: Finished, patience: Patience, spool: &Spool, owner: &Owner, ca
 }
 
 fn note(finished: &Finished, patience: Patience) -> Option<String> {
-    let seconds = patience.0;
     if finished.timed_out {
-        return Some(format!(
-            "not done after {seconds} s: the command and its whole process group were killed; what it did until then stays done"
-        ));
+        let killed = "the command was killed with its whole process group; what it did until then stays done";
+        return Some(format!("not done after {} s: {killed}", patience.0));
     }
-    finished.left_running.then(|| {
-        "something it started still runs and holds its output open; what it writes from here on is lost, and may end it. \
-         Redirect the output of what should stay running."
-            .to_owned()
-    })
+    let left = "something it started still runs and holds its output open; what that writes from here on is lost, and may \
+                end it. Redirect the output of what should stay running";
+    finished.left_running.then(|| left.to_owned())
 }
 
 /// Shares the cap between two outputs: half each, and what one does not need the other gets.

@@ -4,6 +4,8 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use nexus_tools::Settings;
 use nexus_tools::shell::ReadFile;
@@ -11,7 +13,7 @@ use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::{Value, json};
 use tempfile::tempdir;
 
-use crate::support::Bench;
+use crate::support::{Bench, put};
 
 #[tokio::test]
 async fn lines_are_read_from_an_offset_to_a_limit() {
@@ -41,7 +43,7 @@ async fn a_huge_file_is_read_in_bounded_pieces() {
     fs::File::options().write(true).open(&file).unwrap().set_len(1 << 40).unwrap();
     let found = read(&file).await;
     assert_eq!(found["binary"], true);
-    put(&file, &"0123456789 äöü\n".repeat(100_000));
+    put(&file, "0123456789 äöü\n".repeat(100_000));
     let found = read(&file).await;
     assert!(found["content"].as_str().unwrap().chars().count() <= 50_000);
     assert_eq!(found["total_lines"], 100_000);
@@ -141,6 +143,39 @@ async fn a_secret_is_refused_by_every_name_it_has() {
 }
 
 #[tokio::test]
+async fn a_link_that_is_swapped_all_the_time_never_gives_the_secret() {
+    let dir = tempdir().unwrap();
+    let (link, next) = (dir.path().join("link"), dir.path().join("next"));
+    put(&dir.path().join("plain"), "harmless");
+    put(&dir.path().join(".env"), "TOKEN=hunter2");
+    symlink("plain", &link).unwrap();
+    let done = Arc::new(AtomicBool::new(false));
+    let (swapping, swapped_link) = (done.clone(), link.clone());
+    let swap = tokio::task::spawn_blocking(move || {
+        for target in [".env", "plain"].into_iter().cycle().take_while(|_| !swapping.load(Ordering::Relaxed)) {
+            symlink(target, &next).unwrap();
+            fs::rename(&next, &swapped_link).unwrap();
+        }
+    });
+    let bench = Bench::new();
+    let (mut shown, mut refused) = (0, 0);
+    while shown < 100 || refused < 100 {
+        match bench.call::<ReadFile>(json!({ "path": link })).await {
+            Ok(found) => {
+                assert_eq!(found["content"], "harmless");
+                shown += 1;
+            }
+            Err(error) => {
+                assert!(error.to_string().contains("is not shown"), "{error}");
+                refused += 1;
+            }
+        }
+    }
+    done.store(true, Ordering::Relaxed);
+    swap.await.unwrap();
+}
+
+#[tokio::test]
 async fn a_hard_link_to_a_named_secret_does_not_open_it() {
     let dir = tempdir().unwrap();
     let file = dir.path().join("combination");
@@ -161,7 +196,7 @@ async fn a_key_after_its_certificate_is_found_and_an_offset_does_not_skip_the_lo
     let said = Bench::new().refusal::<ReadFile>(json!({ "path": file, "offset": 5 })).await;
     assert!(said.contains("a private key"), "{said}");
     let late = dir.path().join("late.txt");
-    put(&late, &format!("{}-----BEGIN PRIVATE KEY-----\nMIIEvQ\n", "filler\n".repeat(20_000)));
+    put(&late, format!("{}-----BEGIN PRIVATE KEY-----\nMIIEvQ\n", "filler\n".repeat(20_000)));
     let said = Bench::new().refusal::<ReadFile>(json!({ "path": late, "offset": 20_000 })).await;
     assert!(said.contains("a private key"), "{said}");
 }
@@ -206,9 +241,4 @@ async fn read(path: &Path) -> Value {
 
 async fn refused(path: &Path) -> String {
     Bench::new().refusal::<ReadFile>(json!({ "path": path })).await
-}
-
-fn put(path: &Path, content: impl AsRef<[u8]>) {
-    let mut file = fs::File::create(path).unwrap();
-    std::io::Write::write_all(&mut file, content.as_ref()).unwrap();
 }

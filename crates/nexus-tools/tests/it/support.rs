@@ -1,6 +1,8 @@
 //! Calls tools as the hub would, without the hub.
 
 use std::fs;
+use std::io::Write;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -96,6 +98,11 @@ pub fn marked(mark: &str) -> usize {
     let pids = fs::read_dir("/proc").unwrap().flatten();
     let lines = pids.filter_map(|pid| fs::read(pid.path().join("cmdline")).ok());
     lines.filter(|line| String::from_utf8_lossy(line).split('\0').any(|word| word == mark)).count()
+}
+
+/// Writes a file, for a test to find.
+pub fn put(path: &Path, content: impl AsRef<[u8]>) {
+    fs::File::create(path).unwrap().write_all(content.as_ref()).unwrap();
 }
 
 /// Waits for a state. It is looked for, not slept for.

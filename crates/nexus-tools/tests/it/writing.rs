@@ -10,7 +10,7 @@ use rustix::fs::{CWD, FileType, Mode, XattrFlags, mknodat};
 use serde_json::{Value, json};
 use tempfile::tempdir;
 
-use crate::support::Bench;
+use crate::support::{Bench, put};
 
 #[tokio::test]
 async fn a_file_is_made_then_changed_then_left_alone() {
@@ -160,11 +160,6 @@ async fn write(path: &Path, content: &str) -> Value {
 
 async fn refused(path: &Path) -> String {
     Bench::new().refusal::<WriteFile>(json!({ "path": path, "content": "x" })).await
-}
-
-fn put(path: &Path, content: impl AsRef<[u8]>) {
-    let mut file = fs::File::create(path).unwrap();
-    std::io::Write::write_all(&mut file, content.as_ref()).unwrap();
 }
 
 fn names(folder: &Path) -> Vec<String> {

@@ -101,7 +101,7 @@ async fn carry_out(loaded: &Loaded, order: Order) -> Result<Answer> {
 
 fn table(keys: &[Listed]) -> Table {
     let mut table = Table::new();
-    table.load_style(presets::UTF8_HORIZONTAL_ONLY).set_header(["key", "level", "from", "tools", "expires"]);
+    table.load_style(presets::NOTHING).set_header(["key", "level", "from", "tools", "expires"]);
     for key in keys {
         let from = serde_json::to_value(key.source).ok().and_then(|source| source.as_str().map(str::to_owned)).unwrap_or_default();
         let denied = if key.deny.is_empty() { String::new() } else { format!(" but not {}", key.deny.join(" ")) };

@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
@@ -24,6 +25,9 @@ use crate::hold::{self, Claim, Holder, Lock};
 use crate::private;
 use crate::wire::{self, Assembly, Rig};
 
+/// How often another process is asked for the data folder, 50 ms apart.
+const GIVING_WAY: usize = 40;
+
 #[derive(Debug, Default, Args)]
 pub struct Serve {
     /// Serve the fixtures of the conformance suite, and let loopback in without a key
@@ -41,13 +45,7 @@ impl Serve {
             bail!("--conformance lets anyone in without a key: it serves loopback only");
         }
         private::folder(data).with_context(|| format!("the data folder {}", data.display()))?;
-        let mut lock = match hold::claim(data)? {
-            Claim::Mine(lock) => lock,
-            Claim::Taken(Holder { pid, mcp: Some(mcp) }) => bail!("process {pid} serves this data folder already, at {mcp}"),
-            Claim::Taken(Holder { pid, .. }) => {
-                bail!("process {pid} (`nexus stdio`) holds this data folder; end it, or start this one with another --data")
-            }
-        };
+        let mut lock = claim(data).await?;
         let mut signals = Signals::new()?;
         raise_open_files();
         let assembly = wire::assemble(&loaded, env, Rig { conformance: self.conformance, dummies: self.dummies }).await?;
@@ -57,7 +55,7 @@ impl Serve {
         let listener = listen(config).await?;
         let address = listener.local_addr()?;
         let front = self.front(&assembly, config, address);
-        control::listen(data, assembly.keyring.clone(), assembly.journal.clone(), &assembly.tasks).context("the control socket")?;
+        control::listen(data, None, assembly.keyring.clone(), assembly.journal.clone(), &assembly.tasks).context("the control socket")?;
         assembly.journal.post(Row::new(Event::HubStarted).detail(format!("{address}, pid {}", std::process::id())));
         announce(&mut lock, address, new_key.as_deref(), data)?;
 
@@ -104,6 +102,21 @@ impl Serve {
         let keys = assembly.keyring.keys.clone();
         Arc::new(Front::new(assembly.server.clone(), keys, sessions, assembly.tasks.clone(), settings, health))
     }
+}
+
+/// Becomes the holder of the data folder. A `nexus stdio` that holds it only because it came first gives way.
+async fn claim(data: &Path) -> Result<Lock> {
+    for _ in 0..GIVING_WAY {
+        match hold::claim(data)? {
+            Claim::Mine(lock) => return Ok(lock),
+            Claim::Taken(Holder { pid, mcp: Some(mcp) }) => bail!("process {pid} serves this data folder already, at {mcp}"),
+            Claim::Taken(_) => {
+                let _ = control::ask(data, &control::Order::GiveWay).await;
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        }
+    }
+    bail!("another process holds the data folder {} and does not give way; end it, or use another --data", data.display())
 }
 
 /// `https://hub.example/nexus` comes from the origin `https://hub.example`.

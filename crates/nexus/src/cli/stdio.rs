@@ -26,17 +26,13 @@ pub async fn run(loaded: Loaded, env: &Env) -> Result<ExitCode> {
     let mut signals = Signals::new()?;
     let assembly = wire::assemble(&loaded, env, Rig::default()).await?;
     // Only the holder does the background work; a door beside it leaves that alone.
-    let lock = match hold::claim(&loaded.data)? {
+    match hold::claim(&loaded.data)? {
         Claim::Mine(mut lock) => {
             lock.announce(&Holder { pid: std::process::id(), mcp: None })?;
-            control::listen(&loaded.data, assembly.keyring.clone(), assembly.journal.clone(), &assembly.tasks)?;
-            Some(lock)
+            control::listen(&loaded.data, Some(lock), assembly.keyring.clone(), assembly.journal.clone(), &assembly.tasks)?;
         }
-        Claim::Taken(holder) => {
-            info!("a door only: process {} does the background work of this data folder", holder.pid);
-            None
-        }
-    };
+        Claim::Taken(holder) => info!("a door only: process {} does the background work of this data folder", holder.pid),
+    }
     let principal = Arc::new(Principal::new(LOCAL, Level::Trusted));
     let session = Arc::new(Session::open(SessionKey::Stdio, Transport::Stdio));
     let row = |event| Row {
@@ -64,7 +60,6 @@ pub async fn run(loaded: Loaded, env: &Env) -> Result<ExitCode> {
         calm = assembly.end() => calm,
         () = signals.any() => false,
     };
-    drop(lock);
     if let Err(error) = served {
         warn!(%error, "the client went away while it was answered");
     }

@@ -59,7 +59,7 @@ pub async fn connect(loaded: &Loaded) -> Result<Client> {
 
 fn table(tools: &[Value]) -> Table {
     let mut table = Table::new();
-    table.load_style(presets::UTF8_HORIZONTAL_ONLY).set_content_arrangement(ContentArrangement::Dynamic);
+    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
     table.set_header(["tool", "access", "what it does"]);
     for tool in tools {
         let access = if tool["annotations"]["readOnlyHint"] == true { "read" } else { "write" };

@@ -26,12 +26,6 @@ macro_rules! words {
         #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
         pub enum $name { $( #[serde(rename = $word)] $variant, )+ }
 
-        impl $name {
-            pub fn as_str(self) -> &'static str {
-                match self { $( Self::$variant => $word, )+ }
-            }
-        }
-
         impl $crate::config::section::Value for $name {
             fn kind() -> String {
                 $crate::config::values::one_of(&[$($word),+])
