@@ -33,7 +33,7 @@ def findings(scenario):
 
 
 before, _, summary = done.stdout.partition("=== SUMMARY ===")
-unscored = set(re.findall(r"^\s+[✓✗] (\S+) \(", summary, re.MULTILINE))
+unscored = set(re.findall(r"^\s+✗ (\S+) \(", summary, re.MULTILINE))
 scenarios = re.findall(r"^[✓✗] (\S+): (\d+) passed, (\d+) failed", summary, re.MULTILINE)
 bad = 0
 for name, passed, failed in scenarios:
@@ -47,5 +47,5 @@ for name, passed, failed in scenarios:
 if not scenarios or (done.returncode and not bad):
     print(f"FAIL {revision} the suite itself: exit {done.returncode}", *done.stdout.splitlines()[-25:], sep="\n")
 elif total := re.search(r"^Total: .*$", summary, re.MULTILINE):
-    print(f"note: {revision}: {total[0]}, {len(scenarios)} scenarios, {len(unscored)} failing but not scored")
+    print(f"note: {revision}: {total[0].lower()} in {len(scenarios)} scenarios, {len(unscored)} of them failing but not scored")
 sys.exit(1 if done.returncode or not scenarios else 0)

@@ -1,5 +1,6 @@
 //! A call's arguments, as they came: parsed only by the tool that wants them.
 
+use std::borrow::Cow;
 use std::fmt::Write;
 
 use serde::de::DeserializeOwned;
@@ -45,18 +46,23 @@ impl Arguments {
     }
 
     /// As a tree, for the record. None when they are not an object.
-    pub fn tree(&self) -> Option<Map<String, Value>> {
+    pub fn tree(&self) -> Option<Cow<'_, Map<String, Value>>> {
         match self {
-            Self::Tree(tree) => Some(tree.clone()),
-            Self::Raw(raw) => serde_json::from_str(raw.get()).ok(),
+            Self::Tree(tree) => Some(Cow::Borrowed(tree)),
+            Self::Raw(raw) => serde_json::from_str(raw.get()).ok().map(Cow::Owned),
         }
     }
 
     /// SHA-256 over the arguments with sorted keys: equal for equal calls, however they were written.
     pub fn digest(&self) -> [u8; 32] {
+        self.digest_of(self.tree().as_deref())
+    }
+
+    /// The same, where the tree is at hand.
+    pub fn digest_of(&self, tree: Option<&Map<String, Value>>) -> [u8; 32] {
         let mut canonical = String::new();
-        match self.tree() {
-            Some(tree) => write_sorted(&Value::Object(tree), &mut canonical),
+        match tree {
+            Some(tree) => write_fields(tree, &mut canonical),
             None => canonical.push_str(match self {
                 Self::Raw(raw) => raw.get(),
                 Self::Tree(_) => "",
@@ -68,17 +74,7 @@ impl Arguments {
 
 fn write_sorted(value: &Value, out: &mut String) {
     match value {
-        Value::Object(fields) => {
-            let mut names: Vec<&String> = fields.keys().collect();
-            names.sort_unstable();
-            out.push('{');
-            for (i, name) in names.into_iter().enumerate() {
-                let comma = if i > 0 { "," } else { "" };
-                let _ = write!(out, "{comma}{}:", Value::String(name.clone()));
-                write_sorted(&fields[name], out);
-            }
-            out.push('}');
-        }
+        Value::Object(fields) => write_fields(fields, out),
         Value::Array(items) => {
             out.push('[');
             for (i, item) in items.iter().enumerate() {
@@ -93,6 +89,18 @@ fn write_sorted(value: &Value, out: &mut String) {
             let _ = write!(out, "{plain}");
         }
     }
+}
+
+fn write_fields(fields: &Map<String, Value>, out: &mut String) {
+    let mut sorted: Vec<(&String, &Value)> = fields.iter().collect();
+    sorted.sort_unstable_by_key(|(name, _)| *name);
+    out.push('{');
+    for (i, (name, value)) in sorted.into_iter().enumerate() {
+        let comma = if i > 0 { "," } else { "" };
+        let _ = write!(out, "{comma}{}:", Value::String(name.clone()));
+        write_sorted(value, out);
+    }
+    out.push('}');
 }
 
 #[cfg(test)]

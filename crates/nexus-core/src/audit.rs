@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use jiff::Timestamp;
+use serde_json::{Map, Value};
 use thiserror::Error;
 use uuid::Uuid;
 
@@ -91,7 +92,7 @@ pub struct CallRow {
     pub access: Option<Access>,
     pub node: Option<String>,
     pub summary: Option<String>,
-    /// As they came; [`CallRow::kept_arguments`] is what may be stored.
+    /// As they came; [`CallRow::kept`] is what may be stored.
     pub arguments: Arc<Arguments>,
     pub spec: Option<Arc<ToolSpec>>,
     /// `allowed`, `asked`, `refused`, and why or how.
@@ -103,13 +104,20 @@ pub struct CallRow {
 }
 
 impl CallRow {
-    /// The arguments with everything secret taken out, as JSON.
-    pub fn kept_arguments(&self) -> String {
+    /// The arguments with everything secret taken out, as JSON, and the digest of all of them.
+    pub fn kept(&self) -> (String, [u8; 32]) {
+        let tree = self.arguments.tree();
+        (self.shown(tree.as_deref()).to_string(), self.arguments.digest_of(tree.as_deref()))
+    }
+
+    /// The arguments with everything secret taken out.
+    pub fn shown_arguments(&self) -> Value {
+        self.shown(self.arguments.tree().as_deref())
+    }
+
+    fn shown(&self, tree: Option<&Map<String, Value>>) -> Value {
         let secret: &[String] = self.spec.as_ref().map_or(&[], |spec| &spec.secret_fields);
-        match self.arguments.tree() {
-            Some(tree) => serde_json::Value::Object(redact::arguments(&tree, secret)).to_string(),
-            None => "null".to_owned(),
-        }
+        tree.map_or(Value::Null, |tree| Value::Object(redact::arguments(tree, secret)))
     }
 }
 

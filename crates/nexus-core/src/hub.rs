@@ -172,7 +172,7 @@ impl Pending {
 
     /// The arguments as a human or a record may see them.
     pub fn shown_arguments(&self) -> Value {
-        serde_json::from_str(&self.record.row.kept_arguments()).unwrap_or_default()
+        self.record.row.shown_arguments()
     }
 
     /// The question was put to someone; this call ends here, and the next one may be answered.

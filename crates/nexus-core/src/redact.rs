@@ -64,10 +64,9 @@ fn field(name: &str, value: &Value) -> Value {
 
 fn names_a_secret(name: &str) -> bool {
     const WORDS: &[&str] =
-        &["password", "passwd", "passphrase", "secret", "token", "apikey", "api_key", "private_key", "authorization", "cookie"];
-    let name = name.to_ascii_lowercase().replace('-', "_");
+        &["password", "passwd", "passphrase", "secret", "token", "apikey", "api_key", "api-key", "private_key", "private-key", "authorization", "cookie"];
     // `max_tokens` counts, `token_env` names: neither is a secret, but hiding one too many is harmless.
-    WORDS.iter().any(|word| name.contains(word))
+    WORDS.iter().any(|word| contains_ignoring_case(name, word))
 }
 
 /// The text with whatever looks like a secret hidden: tokens of known shapes, `user:password@`,

@@ -172,8 +172,10 @@ fn secret_fields(input: &Map<String, Value>) -> Vec<String> {
 pub struct Entry<E> {
     pub name: &'static str,
     spec: fn() -> Result<ToolSpec, BadTool>,
-    intend: fn(Arc<E>, &Arguments) -> ToolResult<Box<dyn Intent>>,
+    intend: Intend<E>,
 }
+
+type Intend<E> = fn(Arc<E>, &Arguments) -> ToolResult<Box<dyn Intent>>;
 
 impl<E> fmt::Debug for Entry<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -212,12 +214,36 @@ fn schema_of<T: JsonSchema>() -> Map<String, Value> {
         settings.meta_schema = None;
     });
     let schema = settings.into_generator().into_root_schema_for::<T>();
-    let mut fields = match schema.to_value() {
+    let mut schema = schema.to_value();
+    plain(&mut schema);
+    let mut fields = match schema {
         Value::Object(fields) => fields,
         _ => Map::new(),
     };
     fields.remove("title");
     fields
+}
+
+/// Drops what only Rust knows (`uint64`; validators complain about formats they have not heard of) and
+/// joins the lines of each paragraph, which were broken for a source file's width.
+fn plain(schema: &mut Value) {
+    match schema {
+        Value::Object(fields) => {
+            if fields.get("format").and_then(Value::as_str).is_some_and(is_rust_number) {
+                fields.remove("format");
+            }
+            if let Some(Value::String(text)) = fields.get_mut("description") {
+                *text = text.split("\n\n").map(|paragraph| paragraph.replace('\n', " ")).collect::<Vec<_>>().join("\n\n");
+            }
+            fields.values_mut().for_each(plain);
+        }
+        Value::Array(items) => items.iter_mut().for_each(plain),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+fn is_rust_number(format: &str) -> bool {
+    format.starts_with("uint") || format.starts_with("int") || matches!(format, "double" | "float")
 }
 
 fn intend_of<E: Send + Sync + 'static, T: Tool<E>>(env: Arc<E>, args: &Arguments) -> ToolResult<Box<dyn Intent>> {

@@ -259,7 +259,7 @@ impl Provider for Fixtures {
         };
         let args = args.tree().ok_or_else(|| ToolError::refused(BadArguments::NotAnObject))?;
         fixture.takes.check(&args).map_err(ToolError::refused)?;
-        Ok(Box::new(Ready { fixture, args, shared: self.shared.clone() }))
+        Ok(Box::new(Ready { fixture, args: args.into_owned(), shared: self.shared.clone() }))
     }
 }
 

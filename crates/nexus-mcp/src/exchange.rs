@@ -86,13 +86,13 @@ impl Drop for Running {
 
 /// What the client says it can do.
 #[derive(Clone, Debug, Default)]
-pub struct Capabilities(Value);
+pub struct Capabilities(Arc<Value>);
 
 impl Capabilities {
     /// None: not an object.
     pub fn parse(raw: &RawValue) -> Option<Self> {
         let value: Value = serde_json::from_str(raw.get()).ok()?;
-        value.is_object().then_some(Self(value))
+        value.is_object().then(|| Self(Arc::new(value)))
     }
 
     pub fn has(&self, name: &str) -> bool {

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::path::Path;
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -116,10 +117,9 @@ impl Store {
         let mut transaction = self.db.begin().await?;
         let mut rest = rows;
         while !rest.is_empty() {
-            // Few different lengths, so that the prepared statements are found again.
-            let length = [64, 16, 4, 1].into_iter().find(|length| *length <= rest.len()).unwrap_or(1);
-            let (now, later) = rest.split_at(length);
-            let mut query = sqlx::query(AssertSqlSafe(insert_of(length)));
+            let (length, insert) = INSERTS.iter().find(|(length, _)| *length <= rest.len()).unwrap_or(&INSERTS[INSERTS.len() - 1]);
+            let (now, later) = rest.split_at(*length);
+            let mut query = sqlx::query(AssertSqlSafe(insert.as_str()));
             for row in now {
                 query = bind_row(query, row);
             }
@@ -135,21 +135,21 @@ const AUDIT_COLUMNS: [&str; 21] = [
     "node", "summary", "arguments", "digest", "decision", "how", "outcome", "duration_us", "detail",
 ];
 
-/// Made of our own column names and numbers only.
-fn insert_of(rows: usize) -> String {
-    let width = AUDIT_COLUMNS.len();
-    let places = |row: usize| {
-        let numbers: Vec<String> = (1..=width).map(|column| format!("${}", row * width + column)).collect();
-        format!("({})", numbers.join(","))
-    };
-    let values: Vec<String> = (0..rows).map(places).collect();
-    format!("INSERT INTO audit ({}) VALUES {}", AUDIT_COLUMNS.join(","), values.join(","))
-}
+/// The statements that add rows, and how many each adds: few lengths, so that they stay prepared. The places
+/// have no numbers because SQLite looks a numbered one up by going through all of them.
+static INSERTS: LazyLock<[(usize, String); 4]> = LazyLock::new(|| {
+    let row = format!("({})", ["?"; AUDIT_COLUMNS.len()].join(","));
+    [64, 16, 4, 1].map(|rows| {
+        let values = vec![row.as_str(); rows].join(",");
+        (rows, format!("INSERT INTO audit ({}) VALUES {values}", AUDIT_COLUMNS.join(",")))
+    })
+});
 
 type Query<'q> = sqlx::query::Query<'q, sqlx::Sqlite, sqlx::sqlite::SqliteArguments>;
 
 fn bind_row<'q>(query: Query<'q>, row: &Row) -> Query<'q> {
     let call = row.call.as_ref();
+    let kept = call.map(|call| call.kept());
     query
         .bind(row.id.to_string())
         .bind(row.at.as_millisecond())
@@ -165,8 +165,8 @@ fn bind_row<'q>(query: Query<'q>, row: &Row) -> Query<'q> {
         .bind(call.and_then(|call| call.access).map(|access| access.as_str()))
         .bind(call.and_then(|call| call.node.clone()))
         .bind(call.and_then(|call| call.summary.clone()))
-        .bind(call.map(|call| call.kept_arguments()))
-        .bind(call.map(|call| hex(&call.arguments.digest())))
+        .bind(kept.as_ref().map(|(arguments, _)| arguments.clone()))
+        .bind(kept.map(|(_, digest)| hex(&digest)))
         .bind(call.and_then(|call| call.decision))
         .bind(call.and_then(|call| call.how))
         .bind(call.and_then(|call| call.outcome))

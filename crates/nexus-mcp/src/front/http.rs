@@ -95,9 +95,9 @@ async fn one(front: &Arc<Front>, principal: Arc<Principal>, headers: &HeaderMap,
             return Ok(StatusCode::ACCEPTED.into_response());
         }
     };
-    let for_request = |error: RpcError| RpcError { id: Some(request.id.clone()), ..error };
-    let raw_params = request.params.clone();
-    let params = Params::parse(raw_params.as_deref()).map_err(for_request)?;
+    let id = request.id.clone();
+    let for_request = |error: RpcError| RpcError { id: Some(id.clone()), ..error };
+    let params = Params::parse(request.params.as_deref()).map_err(for_request)?;
     let (outbox, inbox) = mpsc::channel(OUTBOX);
     let said = params.meta.as_ref().and_then(|meta| meta.version.as_deref()).map(version::era_of);
     let header = text(headers, VERSION).map(version::era_of);
@@ -120,7 +120,10 @@ async fn one(front: &Arc<Front>, principal: Arc<Principal>, headers: &HeaderMap,
             let asked = params.protocol_version.as_deref().unwrap_or(version::LEGACY[0]);
             return Err(for_request(front.server.unsupported(asked)));
         }
-        Era::Legacy if request.method == "initialize" => return initialize(front, &principal, request, outbox).await,
+        Era::Legacy if request.method == "initialize" => {
+            drop(params);
+            return initialize(front, &principal, request, outbox).await;
+        }
         Era::Legacy => {
             let connected = session_of(front, &principal, headers).map_err(for_request)?;
             let mut exchange = Exchange::new(request.id.clone(), principal, connected.session.clone(), era, connected.peer.clone(), outbox);

@@ -1,1 +1,21 @@
-fn main(){}
+//! The program as its users meet it: one binary, a file per capability, every test against the real thing.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on should stop where it is")]
+
+mod access;
+mod bad_http;
+mod bad_pipes;
+mod cancelling;
+mod changes;
+mod command_line;
+mod doors;
+mod gate;
+mod key_command;
+mod keys;
+mod panics;
+mod protocol;
+mod sessions;
+mod shutdown;
+mod stdio;
+mod support;
+mod tools;

@@ -1,0 +1,106 @@
+//! The program as a child process with a clean environment.
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
+use tokio::process::{Child, Command};
+use tokio::sync::watch;
+
+use nexus_core::tasks::Tasks;
+
+use super::within;
+
+/// One run of the program.
+pub struct Program {
+    args: Vec<String>,
+    env: Vec<(String, String)>,
+    current_dir: Option<PathBuf>,
+}
+
+/// A run that has ended.
+#[derive(Debug)]
+pub struct Ran {
+    pub code: Option<i32>,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl Ran {
+    /// Its stdout, if it did what was asked.
+    #[track_caller]
+    pub fn ok(self) -> String {
+        assert_eq!(self.code, Some(0), "{self:?}");
+        self.stdout
+    }
+}
+
+impl Program {
+    pub fn new(args: &[&str]) -> Self {
+        let env = vec![("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned())];
+        Self { args: args.iter().map(ToString::to_string).collect(), env, current_dir: None }
+    }
+
+    pub fn data(self, folder: &Path) -> Self {
+        self.arg("--data").arg(folder.to_str().unwrap())
+    }
+
+    pub fn config(self, file: &Path) -> Self {
+        self.arg("--config").arg(file.to_str().unwrap())
+    }
+
+    pub fn arg(mut self, arg: &str) -> Self {
+        self.args.push(arg.to_owned());
+        self
+    }
+
+    pub fn env(mut self, name: &str, value: &str) -> Self {
+        self.env.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    pub fn current_dir(mut self, folder: &Path) -> Self {
+        self.current_dir = Some(folder.to_owned());
+        self
+    }
+
+    #[allow(clippy::disallowed_methods, reason = "the tests' one way to start a process")]
+    pub fn command(&self) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_nexus"));
+        command.args(&self.args).env_clear().envs(self.env.iter().cloned());
+        if let Some(folder) = &self.current_dir {
+            command.current_dir(folder);
+        }
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+        command
+    }
+
+    /// Runs it to its end.
+    pub async fn run(self) -> Ran {
+        let output = within(&format!("nexus {}", self.args.join(" ")), self.command().output()).await.unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        Ran { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
+    }
+
+    /// Starts it and listens to its stderr.
+    pub fn spawn_talking(&self) -> (Child, watch::Receiver<String>) {
+        let mut child = self.command().spawn().unwrap();
+        let talk = listen(child.stderr.take().unwrap());
+        (child, talk)
+    }
+}
+
+/// Gathers what comes, line by line.
+pub fn listen(stream: impl AsyncRead + Unpin + Send + 'static) -> watch::Receiver<String> {
+    let (said, talk) = watch::channel(String::new());
+    Tasks::new().spawn("stderr", async move {
+        let mut lines = BufReader::new(stream).lines();
+        while let Ok(Some(line)) = lines.next_line().await {
+            said.send_modify(|said| {
+                said.push_str(&line);
+                said.push('\n');
+            });
+        }
+    });
+    talk
+}
