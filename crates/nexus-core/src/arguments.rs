@@ -41,7 +41,11 @@ impl Arguments {
         parsed.map_err(|error| {
             let field = error.path().to_string();
             let source = error.into_inner();
-            ToolError::refused(if field == "." { BadArguments::Whole(source) } else { BadArguments::Field { field, source } })
+            ToolError::refused(if field == "." {
+                BadArguments::Whole(source)
+            } else {
+                BadArguments::Field { field, source }
+            })
         })
     }
 
@@ -123,8 +127,14 @@ mod tests {
     #[test]
     fn a_bad_argument_is_named_by_its_path() {
         check(r#"{"port": "x"}"#, "the argument `port` does not fit: invalid type: string \"x\", expected u16");
-        check(r#"{"port": 1, "tags": ["a", 2]}"#, "the argument `tags[1]` does not fit: invalid type: integer `2`, expected a string");
-        check(r#"{"port": 1, "prot": 2}"#, "the argument `prot` does not fit: unknown field `prot`, expected `port` or `tags`");
+        check(
+            r#"{"port": 1, "tags": ["a", 2]}"#,
+            "the argument `tags[1]` does not fit: invalid type: integer `2`, expected a string",
+        );
+        check(
+            r#"{"port": 1, "prot": 2}"#,
+            "the argument `prot` does not fit: unknown field `prot`, expected `port` or `tags`",
+        );
         check("{}", "the arguments do not fit: missing field `port`");
         check("[1]", "");
 

@@ -266,7 +266,8 @@ mod tests {
     #[test]
     fn read_only_beats_yolo_and_yolo_beats_always_ask() {
         let grants = Grants { writes: Writes::Approved, ..Grants::default() };
-        let asker = |level, read_only, always_ask| Asker { level, read_only, approved: true, always_ask, grants: &grants };
+        let asker =
+            |level, read_only, always_ask| Asker { level, read_only, approved: true, always_ask, grants: &grants };
         assert_eq!(decided(&asker(Level::Yolo, true, false), &OWN, Access::Write), "read_only");
         assert_eq!(decided(&asker(Level::Yolo, true, false), &OWN, Access::Read), "allow");
         assert_eq!(decided(&asker(Level::Yolo, false, true), &OWN, Access::Write), "allow");

@@ -211,7 +211,8 @@ async fn run(intent: Box<dyn Intent>, permit: Permit, cx: CallCx, mut record: Re
     let writes = permit.covers(crate::tool::Access::Write) && intent.access() == crate::tool::Access::Write;
     if writes && let Err(error) = record.begin().await {
         warn!("a write was not run: {error}");
-        let error = ToolError::failed(error).hint("nothing was changed; the operator should look at the hub's disk and store");
+        let error =
+            ToolError::failed(error).hint("nothing was changed; the operator should look at the hub's disk and store");
         return record.failed(error);
     }
     let cancelled = cx.cancel.clone();
@@ -253,7 +254,10 @@ impl Record {
         let row = CallRow {
             id: cx.id,
             // A client may send any name: what is no tool of ours is kept short and printable.
-            tool: found.map_or_else(|| crate::text::clean(&crate::text::cut(tool, 64)).into(), |found| found.spec.name.as_str().into()),
+            tool: found.map_or_else(
+                || crate::text::clean(&crate::text::cut(tool, 64)).into(),
+                |found| found.spec.name.as_str().into(),
+            ),
             origin: found.map(|found| found.provider.origin().clone()),
             access: None,
             node: None,

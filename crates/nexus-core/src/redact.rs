@@ -63,8 +63,20 @@ fn field(name: &str, value: &Value) -> Value {
 }
 
 fn names_a_secret(name: &str) -> bool {
-    const WORDS: &[&str] =
-        &["password", "passwd", "passphrase", "secret", "token", "apikey", "api_key", "api-key", "private_key", "private-key", "authorization", "cookie"];
+    const WORDS: &[&str] = &[
+        "password",
+        "passwd",
+        "passphrase",
+        "secret",
+        "token",
+        "apikey",
+        "api_key",
+        "api-key",
+        "private_key",
+        "private-key",
+        "authorization",
+        "cookie",
+    ];
     // `max_tokens` counts, `token_env` names: neither is a secret, but hiding one too many is harmless.
     WORDS.iter().any(|word| contains_ignoring_case(name, word))
 }
@@ -90,8 +102,21 @@ pub fn text(text: &str) -> Cow<'_, str> {
 
 /// Prefix of a well-known kind of token, and how many characters must follow for it to be one.
 const TOKEN_SHAPES: &[(&str, usize)] = &[
-    ("ghp_", 30), ("gho_", 30), ("ghu_", 30), ("ghs_", 30), ("ghr_", 30), ("github_pat_", 30), ("glpat-", 16),
-    ("sk-ant-", 20), ("sk-proj-", 20), ("xoxb-", 20), ("xoxp-", 20), ("AKIA", 16), ("tk_", 26), ("dckr_pat_", 20), ("nxk_", 32),
+    ("ghp_", 30),
+    ("gho_", 30),
+    ("ghu_", 30),
+    ("ghs_", 30),
+    ("ghr_", 30),
+    ("github_pat_", 30),
+    ("glpat-", 16),
+    ("sk-ant-", 20),
+    ("sk-proj-", 20),
+    ("xoxb-", 20),
+    ("xoxp-", 20),
+    ("AKIA", 16),
+    ("tk_", 26),
+    ("dckr_pat_", 20),
+    ("nxk_", 32),
 ];
 
 /// Finds the next secret at or after `from`: where it starts and ends.
@@ -122,10 +147,13 @@ fn key_block(text: &str, from: usize) -> Option<(usize, usize)> {
 fn url_password(text: &str, from: usize) -> Option<(usize, usize)> {
     let scheme = from + text[from..].find("://")?;
     let start = scheme + 3;
-    let authority = text[start..].find(|c: char| c.is_whitespace() || matches!(c, '/' | '?' | '#' | '"' | '\'' | '<' | '>'));
+    let authority =
+        text[start..].find(|c: char| c.is_whitespace() || matches!(c, '/' | '?' | '#' | '"' | '\'' | '<' | '>'));
     let end = authority.map_or(text.len(), |at| start + at);
     match text[start..end].rfind('@') {
-        Some(at) if text[start..start + at] != *HIDDEN && text[start..start + at].contains(':') => Some((start, start + at)),
+        Some(at) if text[start..start + at] != *HIDDEN && text[start..start + at].contains(':') => {
+            Some((start, start + at))
+        }
         _ => url_password(text, start),
     }
 }
@@ -150,7 +178,9 @@ fn known_token(text: &str, from: usize) -> Option<(usize, usize)> {
 
 fn authorization(text: &str, from: usize) -> Option<(usize, usize)> {
     let rest = text.as_bytes().get(from..)?;
-    let scheme = |word: &[u8]| rest.windows(word.len()).position(|w| w.eq_ignore_ascii_case(word)).map(|at| from + at + word.len());
+    let scheme = |word: &[u8]| {
+        rest.windows(word.len()).position(|w| w.eq_ignore_ascii_case(word)).map(|at| from + at + word.len())
+    };
     let start = [scheme(b"bearer "), scheme(b"basic ")].into_iter().flatten().min()?;
     let token = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '~' | '+' | '/' | '=');
     let length = text[start..].find(|c| !token(c)).unwrap_or(text.len() - start);
@@ -176,7 +206,10 @@ mod tests {
         check(&format!("x ghp_{} y", "a".repeat(36)), "x [redacted] y");
         check("sk-ant-short", "sk-ant-short");
         check("-----BEGIN OPENSSH PRIVATE KEY-----\nabc\n-----END OPENSSH PRIVATE KEY----- tail", "[redacted] tail");
-        check("-----BEGIN CERTIFICATE-----\nabc\n-----END CERTIFICATE-----", "-----BEGIN CERTIFICATE-----\nabc\n-----END CERTIFICATE-----");
+        check(
+            "-----BEGIN CERTIFICATE-----\nabc\n-----END CERTIFICATE-----",
+            "-----BEGIN CERTIFICATE-----\nabc\n-----END CERTIFICATE-----",
+        );
 
         #[track_caller]
         fn check(given: &str, expected: &str) {

@@ -88,7 +88,10 @@ fn clean_tree(value: &mut Value) {
         Value::Array(items) => items.iter_mut().for_each(clean_tree),
         Value::Object(fields) => {
             if fields.keys().any(|name| matches!(text::clean(name), Cow::Owned(_))) {
-                *fields = std::mem::take(fields).into_iter().map(|(name, value)| (text::clean(&name).into_owned(), value)).collect();
+                *fields = std::mem::take(fields)
+                    .into_iter()
+                    .map(|(name, value)| (text::clean(&name).into_owned(), value))
+                    .collect();
             }
             fields.values_mut().for_each(clean_tree);
         }

@@ -67,5 +67,9 @@ impl Tasks {
 
 /// The text of a caught panic.
 pub fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
-    panic.downcast_ref::<&'static str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("(no text)")
+    panic
+        .downcast_ref::<&'static str>()
+        .copied()
+        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("(no text)")
 }

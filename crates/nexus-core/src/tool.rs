@@ -146,7 +146,18 @@ impl ToolSpec {
         }
         listed["annotations"] = annotations(&title, most);
         let rendered = listed.to_string().into_boxed_str();
-        Ok(Self { name, aliases, title, description: description.to_owned(), access, most, input, output, secret_fields, rendered })
+        Ok(Self {
+            name,
+            aliases,
+            title,
+            description: description.to_owned(),
+            access,
+            most,
+            input,
+            output,
+            secret_fields,
+            rendered,
+        })
     }
 }
 
@@ -233,7 +244,8 @@ fn plain(schema: &mut Value) {
                 fields.remove("format");
             }
             if let Some(Value::String(text)) = fields.get_mut("description") {
-                *text = text.split("\n\n").map(|paragraph| paragraph.replace('\n', " ")).collect::<Vec<_>>().join("\n\n");
+                *text =
+                    text.split("\n\n").map(|paragraph| paragraph.replace('\n', " ")).collect::<Vec<_>>().join("\n\n");
             }
             fields.values_mut().for_each(plain);
         }

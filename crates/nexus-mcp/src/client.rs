@@ -74,7 +74,12 @@ impl Client {
     }
 
     /// Calls a tool and gives its whole result. `progress` hears what the tool says meanwhile.
-    pub async fn call(&self, tool: &str, arguments: &Value, progress: &mut (dyn FnMut(&str) + Send)) -> Result<Value, ClientError> {
+    pub async fn call(
+        &self,
+        tool: &str,
+        arguments: &Value,
+        progress: &mut (dyn FnMut(&str) + Send),
+    ) -> Result<Value, ClientError> {
         let params = json!({ "name": tool, "arguments": arguments, "_meta": { "progressToken": 1 } });
         let mut on_notice = |notice: &Value| {
             if notice["method"] == "notifications/progress"
@@ -97,11 +102,17 @@ impl Client {
         Ok(self)
     }
 
-    async fn request(&self, method: &str, mut params: Value, on_notice: &mut (dyn FnMut(&Value) + Send)) -> Result<Value, ClientError> {
+    async fn request(
+        &self,
+        method: &str,
+        mut params: Value,
+        on_notice: &mut (dyn FnMut(&Value) + Send),
+    ) -> Result<Value, ClientError> {
         if self.session.is_none() {
             params["_meta"]["io.modelcontextprotocol/protocolVersion"] = MODERN.into();
             params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = json!({});
-            params["_meta"]["io.modelcontextprotocol/clientInfo"] = json!({ "name": "nexus-cli", "version": env!("CARGO_PKG_VERSION") });
+            params["_meta"]["io.modelcontextprotocol/clientInfo"] =
+                json!({ "name": "nexus-cli", "version": env!("CARGO_PKG_VERSION") });
         }
         let name = params["name"].as_str().map(str::to_owned);
         let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
@@ -109,8 +120,14 @@ impl Client {
         answer_of(response, on_notice).await
     }
 
-    async fn send(&self, body: &Value, method: &str, name: Option<&str>) -> Result<hyper::Response<hyper::body::Incoming>, ClientError> {
-        let unreachable = |source| ClientError::Unreachable { url: format!("http://{}{}", self.address, self.path), source };
+    async fn send(
+        &self,
+        body: &Value,
+        method: &str,
+        name: Option<&str>,
+    ) -> Result<hyper::Response<hyper::body::Incoming>, ClientError> {
+        let unreachable =
+            |source| ClientError::Unreachable { url: format!("http://{}{}", self.address, self.path), source };
         let stream = TcpStream::connect(&self.address).await.map_err(unreachable)?;
         let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
         self.tasks.spawn("client connection", connection);
@@ -129,7 +146,9 @@ impl Client {
         if let Some(name) = name {
             request = request.header("mcp-name", name);
         }
-        let request = request.body(Full::new(Bytes::from(body.to_string()))).map_err(|error| ClientError::Nonsense(error.to_string()))?;
+        let request = request
+            .body(Full::new(Bytes::from(body.to_string())))
+            .map_err(|error| ClientError::Nonsense(error.to_string()))?;
         let response = sender.send_request(request).await?;
         match response.status() {
             StatusCode::UNAUTHORIZED => Err(ClientError::WrongKey),
@@ -139,7 +158,10 @@ impl Client {
 }
 
 /// The answer in a response: one JSON document, or the last message of a stream of them.
-async fn answer_of(response: hyper::Response<hyper::body::Incoming>, on_notice: &mut (dyn FnMut(&Value) + Send)) -> Result<Value, ClientError> {
+async fn answer_of(
+    response: hyper::Response<hyper::body::Incoming>,
+    on_notice: &mut (dyn FnMut(&Value) + Send),
+) -> Result<Value, ClientError> {
     let status = response.status();
     let kind = response.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     let streamed = kind.starts_with("text/event-stream");

@@ -137,7 +137,14 @@ pub enum AskError {
 }
 
 impl Exchange {
-    pub fn new(id: RequestId, principal: Arc<Principal>, session: Arc<Session>, era: Era, peer: Arc<Peer>, outbox: mpsc::Sender<String>) -> Self {
+    pub fn new(
+        id: RequestId,
+        principal: Arc<Principal>,
+        session: Arc<Session>,
+        era: Era,
+        peer: Arc<Peer>,
+        outbox: mpsc::Sender<String>,
+    ) -> Self {
         Self {
             id,
             principal,

@@ -53,7 +53,16 @@ impl Front {
         settings: Settings,
         health: Box<dyn Fn() -> Value + Send + Sync>,
     ) -> Self {
-        Self { server, keys, sessions, tasks, settings, health, failures: auth::Failures::default(), streams: sse::Streams::default() }
+        Self {
+            server,
+            keys,
+            sessions,
+            tasks,
+            settings,
+            health,
+            failures: auth::Failures::default(),
+            streams: sse::Streams::default(),
+        }
     }
 }
 

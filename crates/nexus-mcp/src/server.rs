@@ -52,7 +52,12 @@ pub trait Extras: Send + Sync {
     fn capabilities(&self) -> Value;
 
     /// None: not one of its methods. The result is a JSON object as text.
-    fn answer<'a>(&'a self, method: &'a str, params: &'a Params<'_>, exchange: &'a Exchange) -> Option<BoxFuture<'a, Result<String, RpcError>>>;
+    fn answer<'a>(
+        &'a self,
+        method: &'a str,
+        params: &'a Params<'_>,
+        exchange: &'a Exchange,
+    ) -> Option<BoxFuture<'a, Result<String, RpcError>>>;
 
     /// Moves when its prompts do.
     fn prompt_changes(&self) -> watch::Receiver<Revision>;
@@ -64,7 +69,13 @@ then the result says `approval_required`, nothing has happened yet, and `how` sa
 Long output is cut in the middle; `read_output` reads on from its cursor.";
 
 impl Server {
-    pub fn new(hub: Arc<Hub>, protocol: Protocol, version: &'static str, closing: CancellationToken, extras: Option<Arc<dyn Extras>>) -> Self {
+    pub fn new(
+        hub: Arc<Hub>,
+        protocol: Protocol,
+        version: &'static str,
+        closing: CancellationToken,
+        extras: Option<Arc<dyn Extras>>,
+    ) -> Self {
         let identity = format!(r#""_meta":{{"io.modelcontextprotocol/serverInfo":{}}}"#, server_info(version)).into();
         Self { hub, protocol, closing, extras, version, identity }
     }
@@ -155,7 +166,10 @@ impl Server {
         let Some(inner) = object.trim().strip_prefix('{') else { return object.to_owned() };
         let (kind, meta) = match serde_json::from_str::<Has<'_>>(object) {
             _ if era == Era::Legacy => return object.to_owned(),
-            Ok(has) => (has.kind.is_none().then_some(r#""resultType":"complete""#), has.meta.is_none().then_some(&*self.identity)),
+            Ok(has) => (
+                has.kind.is_none().then_some(r#""resultType":"complete""#),
+                has.meta.is_none().then_some(&*self.identity),
+            ),
             Err(_) => return object.to_owned(),
         };
         let rest = Some(inner.trim_start()).filter(|rest| !rest.starts_with('}'));
@@ -223,7 +237,8 @@ impl Server {
 
     /// `subscriptions/listen`: tells of changes until the client hangs up.
     async fn listen(&self, params: &Params<'_>, exchange: &Exchange) -> Result<String, RpcError> {
-        let wanted: Value = params.notifications.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default();
+        let wanted: Value =
+            params.notifications.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default();
         if !wanted.is_object() {
             return Err(RpcError::invalid_params("`notifications` must say what to listen for"));
         }
@@ -243,7 +258,9 @@ impl Server {
         let mut tool_changes = self.hub.catalogue.changes();
         tool_changes.mark_unchanged();
         let mut prompt_changes = prompts.map(|extras| extras.prompt_changes());
-        exchange.notify("notifications/subscriptions/acknowledged", &json!({ "_meta": mark, "notifications": accepted })).await;
+        exchange
+            .notify("notifications/subscriptions/acknowledged", &json!({ "_meta": mark, "notifications": accepted }))
+            .await;
         loop {
             let changed = tokio::select! {
                 () = exchange.cancel.cancelled() => None,
@@ -262,7 +279,9 @@ impl Server {
     /// Checks what the modern era demands of a request, and takes over what it says.
     pub fn accept_modern(&self, params: &Params<'_>, exchange: &mut Exchange) -> Result<(), RpcError> {
         let Some(meta) = &params.meta else {
-            return Err(RpcError::invalid_params("`_meta` is missing; it must name protocolVersion and clientCapabilities"));
+            return Err(RpcError::invalid_params(
+                "`_meta` is missing; it must name protocolVersion and clientCapabilities",
+            ));
         };
         let Some(version) = &meta.version else {
             return Err(RpcError::invalid_params("`_meta` lacks io.modelcontextprotocol/protocolVersion"));
@@ -271,7 +290,9 @@ impl Server {
             return Err(self.unsupported(version));
         }
         let Some(capabilities) = meta.capabilities.and_then(Capabilities::parse) else {
-            return Err(RpcError::invalid_params("`_meta` lacks the object io.modelcontextprotocol/clientCapabilities"));
+            return Err(RpcError::invalid_params(
+                "`_meta` lacks the object io.modelcontextprotocol/clientCapabilities",
+            ));
         };
         exchange.capabilities = capabilities;
         exchange.log_level = meta.log_level.as_deref().map(str::to_owned);

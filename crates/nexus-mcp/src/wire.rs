@@ -11,9 +11,15 @@ use serde_json::value::RawValue;
 #[derive(Debug)]
 pub enum Message {
     Request(Request),
-    Notification { method: String, params: Option<Box<RawValue>> },
+    Notification {
+        method: String,
+        params: Option<Box<RawValue>>,
+    },
     /// The answer to something we asked.
-    Response { id: RequestId, answer: Result<Box<RawValue>, Box<RawValue>> },
+    Response {
+        id: RequestId,
+        answer: Result<Box<RawValue>, Box<RawValue>>,
+    },
 }
 
 /// A request that wants an answer.
@@ -97,7 +103,9 @@ impl Message {
         let envelope: Envelope<'_> = serde_json::from_slice(bytes).map_err(|error| unreadable(&error))?;
         let id = match envelope.id {
             None => None,
-            Some(raw) => Some(RequestId::parse(raw).ok_or_else(|| RpcError::invalid_request("an id is a string or a number"))?),
+            Some(raw) => {
+                Some(RequestId::parse(raw).ok_or_else(|| RpcError::invalid_request("an id is a string or a number"))?)
+            }
         };
         let invalid = |why| Err(RpcError { id: id.clone(), ..RpcError::invalid_request(why) });
         if envelope.jsonrpc.as_deref() != Some("2.0") {
@@ -105,13 +113,17 @@ impl Message {
         }
         let owned = |raw: Option<&RawValue>| raw.map(RawValue::to_owned);
         match (envelope.method, &id, envelope.result, envelope.error) {
-            (Some(method), Some(id), None, None) => {
-                Ok(Self::Request(Request { id: id.clone(), method: method.into_owned(), params: owned(envelope.params) }))
-            }
+            (Some(method), Some(id), None, None) => Ok(Self::Request(Request {
+                id: id.clone(),
+                method: method.into_owned(),
+                params: owned(envelope.params),
+            })),
             (Some(method), None, None, None) => {
                 Ok(Self::Notification { method: method.into_owned(), params: owned(envelope.params) })
             }
-            (None, Some(id), Some(result), None) => Ok(Self::Response { id: id.clone(), answer: Ok(result.to_owned()) }),
+            (None, Some(id), Some(result), None) => {
+                Ok(Self::Response { id: id.clone(), answer: Ok(result.to_owned()) })
+            }
             (None, Some(id), None, Some(error)) => Ok(Self::Response { id: id.clone(), answer: Err(error.to_owned()) }),
             _ => invalid("neither a request, a notification nor a response"),
         }
@@ -186,9 +198,8 @@ impl<'a> Params<'a> {
     pub fn parse(raw: Option<&'a RawValue>) -> Result<Self, RpcError> {
         match raw {
             None => Ok(Self::default()),
-            Some(raw) if raw.get().starts_with('{') => {
-                serde_json::from_str(raw.get()).map_err(|error| RpcError::invalid_params(format!("the params do not fit: {error}")))
-            }
+            Some(raw) if raw.get().starts_with('{') => serde_json::from_str(raw.get())
+                .map_err(|error| RpcError::invalid_params(format!("the params do not fit: {error}"))),
             Some(_) => Err(RpcError::invalid_params("params must be an object")),
         }
     }
@@ -268,7 +279,8 @@ pub fn response(id: &RequestId, answer: &Result<String, RpcError>) -> String {
 /// An error as JSON text; without an id when the request had none that could be read.
 pub fn error_response(id: Option<&RequestId>, error: &RpcError) -> String {
     let id = id.or(error.id.as_ref()).map_or("null", RequestId::as_json);
-    let mut out = format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{},"message":{}"#, error.code, quoted(&error.message));
+    let mut out =
+        format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{},"message":{}"#, error.code, quoted(&error.message));
     if let Some(data) = &error.data {
         let _ = write!(out, r#","data":{data}"#);
     }
@@ -298,9 +310,13 @@ mod tests {
 
     fn kind(json: &str) -> String {
         match Incoming::parse(json.as_bytes()) {
-            Ok(Incoming::One(Message::Request(request))) => format!("request {} {}", request.id.as_json(), request.method),
+            Ok(Incoming::One(Message::Request(request))) => {
+                format!("request {} {}", request.id.as_json(), request.method)
+            }
             Ok(Incoming::One(Message::Notification { method, .. })) => format!("notification {method}"),
-            Ok(Incoming::One(Message::Response { id, answer })) => format!("response {} {}", id.as_json(), answer.is_ok()),
+            Ok(Incoming::One(Message::Response { id, answer })) => {
+                format!("response {} {}", id.as_json(), answer.is_ok())
+            }
             Ok(Incoming::Batch(messages)) => format!("batch of {}", messages.len()),
             Err(error) => format!("{} id={}", error.code, error.id.map_or("null".into(), |id| id.as_json().to_owned())),
         }
@@ -337,7 +353,11 @@ mod tests {
 
     #[test]
     fn deep_nesting_is_read_without_a_deep_stack() {
-        let deep = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"x","params":{}1{}}}"#, "[".repeat(200_000), "]".repeat(200_000));
+        let deep = format!(
+            r#"{{"jsonrpc":"2.0","id":1,"method":"x","params":{}1{}}}"#,
+            "[".repeat(200_000),
+            "]".repeat(200_000)
+        );
         let _ = Incoming::parse(deep.as_bytes());
     }
 

@@ -75,7 +75,13 @@ pub async fn ask(data: &Path, order: &Order) -> Result<Answer> {
 /// Listens until the hub ends. Only the holder of the lock may call it: a socket left by a dead one is replaced.
 ///
 /// With a `lock` the holder is one by chance: asked to give way, it lets go of the lock and listens no more.
-pub fn listen(data: &Path, lock: Option<Lock>, keyring: Arc<Keyring>, audit: Arc<dyn Sink>, tasks: &Tasks) -> io::Result<()> {
+pub fn listen(
+    data: &Path,
+    lock: Option<Lock>,
+    keyring: Arc<Keyring>,
+    audit: Arc<dyn Sink>,
+    tasks: &Tasks,
+) -> io::Result<()> {
     let path = socket(data);
     match std::fs::remove_file(&path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -97,7 +103,9 @@ pub fn listen(data: &Path, lock: Option<Lock>, keyring: Arc<Keyring>, audit: Arc
                 Ok((stream, _)) => {
                     let (keyring, audit, given_way) = (keyring.clone(), audit.clone(), given_way.clone());
                     serving.spawn("control", async move {
-                        if let Err(error) = timeout(PATIENCE, serve(stream, &keyring, &*audit, given_way)).await.unwrap_or(Ok(())) {
+                        if let Err(error) =
+                            timeout(PATIENCE, serve(stream, &keyring, &*audit, given_way)).await.unwrap_or(Ok(()))
+                        {
                             debug!("control socket: {error}");
                         }
                     });
@@ -115,7 +123,12 @@ pub fn listen(data: &Path, lock: Option<Lock>, keyring: Arc<Keyring>, audit: Arc
     Ok(())
 }
 
-async fn serve(stream: UnixStream, keyring: &Keyring, audit: &dyn Sink, given_way: Option<CancellationToken>) -> Result<()> {
+async fn serve(
+    stream: UnixStream,
+    keyring: &Keyring,
+    audit: &dyn Sink,
+    given_way: Option<CancellationToken>,
+) -> Result<()> {
     let (reading, mut writing) = stream.into_split();
     let mut line = String::new();
     BufReader::new(reading.take(LONGEST_ORDER)).read_line(&mut line).await?;

@@ -44,7 +44,8 @@ impl Lock {
     /// Tells the others who we are and where.
     pub fn announce(&mut self, holder: &Holder) -> Result<(), LockError> {
         let text = serde_json::to_string(holder).unwrap_or_default();
-        let written = self.file.set_len(0).and_then(|()| self.file.rewind()).and_then(|()| self.file.write_all(text.as_bytes()));
+        let written =
+            self.file.set_len(0).and_then(|()| self.file.rewind()).and_then(|()| self.file.write_all(text.as_bytes()));
         written.map_err(|source| LockError { path: self.path.clone(), source })
     }
 }
@@ -52,7 +53,14 @@ impl Lock {
 pub fn claim(data: &Path) -> Result<Claim, LockError> {
     let path = data.join("hub.lock");
     let failed = |source| LockError { path: path.clone(), source };
-    let file = OpenOptions::new().create(true).read(true).write(true).truncate(false).mode(0o600).open(&path).map_err(failed)?;
+    let file = OpenOptions::new()
+        .create(true)
+        .read(true)
+        .write(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(&path)
+        .map_err(failed)?;
     match file.try_lock() {
         Ok(()) => Ok(Claim::Mine(Lock { file, path })),
         Err(TryLockError::WouldBlock) => Ok(Claim::Taken(read(file))),

@@ -74,7 +74,8 @@ impl Keyring {
     /// Makes the key named `default` and keeps it in the data folder, 0600.
     pub fn generate(&self) -> Result<String> {
         let key = new_secret();
-        private::write_new(&self.generated, &key).with_context(|| format!("keeping the new key in {}", self.generated.display()))?;
+        private::write_new(&self.generated, &key)
+            .with_context(|| format!("keeping the new key in {}", self.generated.display()))?;
         Ok(key)
     }
 
@@ -103,7 +104,10 @@ impl Keyring {
             bail!("`{}` is not a key name: lower-case letters, digits, `-` and `_`, 64 at most", wanted.name);
         }
         if wanted.name == DEFAULT || self.list().await?.iter().any(|key| key.name == wanted.name) {
-            bail!("there is a key named `{0}` already; choose another name, or `nexus key revoke {0}` first", wanted.name);
+            bail!(
+                "there is a key named `{0}` already; choose another name, or `nexus key revoke {0}` first",
+                wanted.name
+            );
         }
         let secret = new_secret();
         let key = StoredKey {
@@ -131,13 +135,19 @@ impl Keyring {
         };
         match source {
             Source::Environment => bail!("`{name}` is MCP_API_KEY: change that variable and restart"),
-            Source::File => bail!("`{name}` stands in nexus.yaml, which this command does not write: take it out there"),
+            Source::File => {
+                bail!("`{name}` stands in nexus.yaml, which this command does not write: take it out there")
+            }
             Source::Store | Source::Generated => {}
         }
-        audit.durable(Row::new(Event::KeyRevoked).detail(name)).await.context("a change that cannot be recorded is not made")?;
+        audit
+            .durable(Row::new(Event::KeyRevoked).detail(name))
+            .await
+            .context("a change that cannot be recorded is not made")?;
         match source {
             Source::Store => drop(self.store.remove_key(name).await?),
-            _ => std::fs::remove_file(&self.generated).with_context(|| format!("removing {}", self.generated.display()))?,
+            _ => std::fs::remove_file(&self.generated)
+                .with_context(|| format!("removing {}", self.generated.display()))?,
         }
         self.refresh().await
     }

@@ -117,7 +117,8 @@ impl Store {
         let mut transaction = self.db.begin().await?;
         let mut rest = rows;
         while !rest.is_empty() {
-            let (length, insert) = INSERTS.iter().find(|(length, _)| *length <= rest.len()).unwrap_or(&INSERTS[INSERTS.len() - 1]);
+            let (length, insert) =
+                INSERTS.iter().find(|(length, _)| *length <= rest.len()).unwrap_or(&INSERTS[INSERTS.len() - 1]);
             let (now, later) = rest.split_at(*length);
             let mut query = sqlx::query(AssertSqlSafe(insert.as_str()));
             for row in now {
@@ -131,8 +132,27 @@ impl Store {
 }
 
 const AUDIT_COLUMNS: [&str; 21] = [
-    "id", "at_ms", "event", "session", "principal", "transport", "era", "client", "call_id", "tool", "origin", "access",
-    "node", "summary", "arguments", "digest", "decision", "how", "outcome", "duration_us", "detail",
+    "id",
+    "at_ms",
+    "event",
+    "session",
+    "principal",
+    "transport",
+    "era",
+    "client",
+    "call_id",
+    "tool",
+    "origin",
+    "access",
+    "node",
+    "summary",
+    "arguments",
+    "digest",
+    "decision",
+    "how",
+    "outcome",
+    "duration_us",
+    "detail",
 ];
 
 /// The statements that add rows, and how many each adds: few lengths, so that they stay prepared. The places
@@ -239,7 +259,15 @@ mod tests {
     fn key(name: &str) -> StoredKey {
         let allow = Patterns::parse(["read_*".to_owned()]).unwrap();
         let sha256 = std::array::from_fn(|i| name.as_bytes()[i % name.len()]);
-        StoredKey { name: name.into(), sha256, level: Level::Trusted, allow, deny: Patterns::default(), created: clock::now(), expires: None }
+        StoredKey {
+            name: name.into(),
+            sha256,
+            level: Level::Trusted,
+            allow,
+            deny: Patterns::default(),
+            created: clock::now(),
+            expires: None,
+        }
     }
 
     #[tokio::test]

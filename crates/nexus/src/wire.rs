@@ -84,7 +84,8 @@ pub async fn assemble(loaded: &Loaded, env: &Env, rig: Rig) -> Result<Assembly> 
     let hub = Arc::new(Hub::new(catalogue, audit, policy));
     let closing = CancellationToken::new();
     let server = Arc::new(Server::new(hub.clone(), protocol(config.server.protocol), VERSION, closing, extras));
-    let rate = Rate { per_second: config.server.rate_limit.per_second.get(), burst: config.server.rate_limit.burst.get() };
+    let rate =
+        Rate { per_second: config.server.rate_limit.per_second.get(), burst: config.server.rate_limit.burst.get() };
     let keyring = Arc::new(Keyring::new(config.clone(), store.clone(), data, Arc::new(Keys::new(rate))));
     keyring.refresh().await?;
     Ok(Assembly { hub, server, keyring, journal, tasks, store, journal_tasks, started: Instant::now() })
@@ -108,7 +109,8 @@ impl Assembly {
 
     /// What `GET /health` tells: no secrets, cheap.
     pub fn health(&self, sessions: &Arc<identity::Sessions>) -> Box<dyn Fn() -> Value + Send + Sync> {
-        let (started, sessions, journal, hub) = (self.started, sessions.clone(), self.journal.clone(), self.hub.clone());
+        let (started, sessions, journal, hub) =
+            (self.started, sessions.clone(), self.journal.clone(), self.hub.clone());
         Box::new(move || {
             json!({
                 "ok": true,

@@ -78,7 +78,11 @@ mod tests {
 
         #[track_caller]
         fn check(network: &str, address: &str, expected: bool) {
-            assert_eq!(Network::parse(network).unwrap().contains(address.parse().unwrap()), expected, "{network} {address}");
+            assert_eq!(
+                Network::parse(network).unwrap().contains(address.parse().unwrap()),
+                expected,
+                "{network} {address}"
+            );
         }
     }
 

@@ -127,7 +127,12 @@ struct Bucket {
 impl Bucket {
     fn new(rate: Rate) -> Self {
         let step_ns = 1_000_000_000 / u64::from(rate.per_second.max(1));
-        Self { born: Instant::now(), empty_at_ns: AtomicU64::new(0), step_ns, depth_ns: step_ns.saturating_mul(u64::from(rate.burst.max(1))) }
+        Self {
+            born: Instant::now(),
+            empty_at_ns: AtomicU64::new(0),
+            step_ns,
+            depth_ns: step_ns.saturating_mul(u64::from(rate.burst.max(1))),
+        }
     }
 
     fn spend(&self, now: Duration) -> Result<(), Duration> {
@@ -136,7 +141,9 @@ impl Bucket {
             let next = empty_at.max(now) + self.step_ns;
             (next - now <= self.depth_ns).then_some(next)
         });
-        spent.map(|_| ()).map_err(|empty_at| Duration::from_nanos((empty_at + self.step_ns).saturating_sub(now + self.depth_ns)))
+        spent
+            .map(|_| ())
+            .map_err(|empty_at| Duration::from_nanos((empty_at + self.step_ns).saturating_sub(now + self.depth_ns)))
     }
 }
 
@@ -218,7 +225,11 @@ mod tests {
         keys.replace(
             names
                 .iter()
-                .map(|(name, key)| Key { digest: digest(key), principal: Arc::new(Principal::new(name, Level::Trusted)), expires: None })
+                .map(|(name, key)| Key {
+                    digest: digest(key),
+                    principal: Arc::new(Principal::new(name, Level::Trusted)),
+                    expires: None,
+                })
                 .collect(),
         );
         keys
@@ -237,7 +248,11 @@ mod tests {
         let keys = keys(&[("a", "key-of-a")]);
         let mut changes = keys.changes();
         assert!(keys.admits(&Principal::new("a", Level::Trusted)));
-        let expired = Key { digest: digest("old"), principal: Arc::new(Principal::new("old", Level::Yolo)), expires: Some(Timestamp::UNIX_EPOCH) };
+        let expired = Key {
+            digest: digest("old"),
+            principal: Arc::new(Principal::new("old", Level::Yolo)),
+            expires: Some(Timestamp::UNIX_EPOCH),
+        };
         keys.replace(vec![expired]);
         assert!(keys.find("key-of-a").is_none());
         assert!(keys.find("old").is_none());

@@ -86,14 +86,23 @@ pub async fn serve(front: Arc<Front>, listener: TcpListener) {
 
 /// Out of file descriptors: trying again at once would only burn the processor.
 async fn pause_after(error: &io::Error) {
-    let gone = matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset | io::ErrorKind::ConnectionRefused);
+    let gone = matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset | io::ErrorKind::ConnectionRefused
+    );
     if !gone {
         warn!(%error, "a connection could not be accepted; trying again");
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
 }
 
-async fn connection(front: Arc<Front>, routes: Router, stream: TcpStream, peer: SocketAddr, place: OwnedSemaphorePermit) {
+async fn connection(
+    front: Arc<Front>,
+    routes: Router,
+    stream: TcpStream,
+    peer: SocketAddr,
+    place: OwnedSemaphorePermit,
+) {
     // With Nagle's algorithm a streamed answer waits 40 ms for an acknowledgement.
     if let Err(error) = stream.set_nodelay(true) {
         debug!(%error, "no TCP_NODELAY");

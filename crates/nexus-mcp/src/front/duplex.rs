@@ -38,13 +38,17 @@ impl Duplex {
     pub async fn receive(&self, principal: &Arc<Principal>, bytes: &[u8]) {
         match Incoming::parse(bytes) {
             Ok(Incoming::One(message)) => self.take(principal, message).await,
-            Ok(Incoming::Batch(messages)) if self.peer.version.get().is_some_and(|version| *version <= LAST_WITH_BATCHES) => {
+            Ok(Incoming::Batch(messages))
+                if self.peer.version.get().is_some_and(|version| *version <= LAST_WITH_BATCHES) =>
+            {
                 // Answering each on its own is allowed, and no client waits longer for it.
                 for message in messages {
                     self.take(principal, message).await;
                 }
             }
-            Ok(Incoming::Batch(_)) => self.refuse(None, &RpcError::invalid_request("this protocol version takes one message at a time")).await,
+            Ok(Incoming::Batch(_)) => {
+                self.refuse(None, &RpcError::invalid_request("this protocol version takes one message at a time")).await
+            }
             Err(error) => self.refuse(None, &error).await,
         }
     }
@@ -82,7 +86,9 @@ impl Duplex {
         };
         let cancel = exchange.cancel.clone();
         let Some(running) = self.peer.start(&id, &cancel) else {
-            return self.refuse(Some(&id), &RpcError::invalid_request("this id is in use by a request that is still running")).await;
+            return self
+                .refuse(Some(&id), &RpcError::invalid_request("this id is in use by a request that is still running"))
+                .await;
         };
         let Ok(place) = self.places.clone().acquire_owned().await else { return };
         let opens = request.method == "initialize";
@@ -109,7 +115,16 @@ impl Duplex {
         let params = Params::parse(request.params.as_deref())?;
         let said = params.meta.as_ref().and_then(|meta| meta.version.as_deref()).map(version::era_of);
         let era = said.unwrap_or(if request.method == "server/discover" { Era::Modern } else { Era::Legacy });
-        let new = |era| Exchange::new(request.id.clone(), principal.clone(), self.session.clone(), era, self.peer.clone(), self.outbox.clone());
+        let new = |era| {
+            Exchange::new(
+                request.id.clone(),
+                principal.clone(),
+                self.session.clone(),
+                era,
+                self.peer.clone(),
+                self.outbox.clone(),
+            )
+        };
         let mut exchange = new(era);
         match era {
             Era::Modern => self.server.accept_modern(&params, &mut exchange)?,
@@ -119,7 +134,9 @@ impl Duplex {
             Era::Legacy => {
                 let first = matches!(request.method.as_str(), "initialize" | "ping");
                 if self.peer.version.get().is_none() && !first {
-                    return Err(RpcError::invalid_request("send `initialize` first, or `_meta` with a protocolVersion from 2026-07-28 on"));
+                    return Err(RpcError::invalid_request(
+                        "send `initialize` first, or `_meta` with a protocolVersion from 2026-07-28 on",
+                    ));
                 }
                 if self.peer.version.get().is_some() && request.method == "initialize" {
                     return Err(RpcError::invalid_request("this connection is initialised already"));

@@ -24,13 +24,14 @@ fn is_open(path: &str) -> bool {
 /// The middleware of all routes. Puts the [`Principal`] into the request.
 pub async fn check(State(front): State<Arc<Front>>, mut request: Request, next: Next) -> Response {
     let headers = request.headers();
-    if let Err(refusal) = addressed_to_us(&front, headers, request.uri().host()) {
-        return refusal;
+    if let Err(why) = addressed_to_us(&front, headers, request.uri().host()) {
+        return (StatusCode::FORBIDDEN, Body::from(format!("{why}\n"))).into_response();
     }
     if is_open(request.uri().path()) {
         return next.run(request).await;
     }
-    let peer = request.extensions().get::<ConnectInfo<SocketAddr>>().map_or(IpAddr::from([0, 0, 0, 0]), |peer| peer.0.ip());
+    let peer =
+        request.extensions().get::<ConnectInfo<SocketAddr>>().map_or(IpAddr::from([0, 0, 0, 0]), |peer| peer.0.ip());
     let forwarded = text(headers, header::HeaderName::from_static("x-forwarded-for"));
     let caller = address::caller(peer, forwarded, &front.settings.proxies);
 
@@ -94,28 +95,30 @@ fn too_fast(known: &Known, wait: std::time::Duration) -> Response {
 }
 
 /// Against DNS rebinding: the Host must be one of ours, the Origin, if there is one, too.
-fn addressed_to_us(front: &Front, headers: &HeaderMap, uri_host: Option<&str>) -> Result<(), Response> {
-    let forbidden = |why: &str| Err((StatusCode::FORBIDDEN, Body::from(format!("{why}\n"))).into_response());
+fn addressed_to_us(front: &Front, headers: &HeaderMap, uri_host: Option<&str>) -> Result<(), &'static str> {
     let host = text(headers, header::HOST).or(uri_host).unwrap_or_default();
     if !is_allowed_host(host, &front.settings.hosts) {
-        return forbidden("this Host is not served here; add it to server.allowed_hosts");
+        return Err("this Host is not served here; add it to server.allowed_hosts");
     }
     match headers.get(header::ORIGIN) {
         None => Ok(()),
         Some(origin) => match origin.to_str() {
             Ok(origin) if is_allowed_origin(origin, &front.settings.origins) => Ok(()),
-            _ => forbidden("this Origin is not welcome; add it to server.allowed_origins"),
+            _ => Err("this Origin is not welcome; add it to server.allowed_origins"),
         },
     }
 }
 
 fn is_allowed_host(host: &str, allowed: &[String]) -> bool {
     let name = without_port(host);
-    is_loopback_name(name) || allowed.iter().any(|entry| entry.eq_ignore_ascii_case(host) || entry.eq_ignore_ascii_case(name))
+    is_loopback_name(name)
+        || allowed.iter().any(|entry| entry.eq_ignore_ascii_case(host) || entry.eq_ignore_ascii_case(name))
 }
 
 fn is_allowed_origin(origin: &str, allowed: &[String]) -> bool {
-    let local = origin.split_once("://").is_some_and(|(scheme, host)| matches!(scheme, "http" | "https") && is_loopback_name(without_port(host)));
+    let local = origin
+        .split_once("://")
+        .is_some_and(|(scheme, host)| matches!(scheme, "http" | "https") && is_loopback_name(without_port(host)));
     local || allowed.iter().any(|entry| entry.eq_ignore_ascii_case(origin))
 }
 
@@ -167,7 +170,9 @@ mod tests {
         let allowed = ["https://hub.lan".to_owned()];
         assert!(is_allowed_origin("http://localhost:6274", &allowed));
         assert!(is_allowed_origin("https://hub.lan", &allowed));
-        for bad in ["http://hub.lan", "https://evil.example", "null", "file://localhost", "http://localhost.evil.example"] {
+        for bad in
+            ["http://hub.lan", "https://evil.example", "null", "file://localhost", "http://localhost.evil.example"]
+        {
             assert!(!is_allowed_origin(bad, &allowed), "{bad}");
         }
     }

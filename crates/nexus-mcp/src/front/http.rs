@@ -28,7 +28,11 @@ const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 const METHOD: HeaderName = HeaderName::from_static("mcp-method");
 const NAME: HeaderName = HeaderName::from_static("mcp-name");
 
-pub async fn mcp(State(front): State<Arc<Front>>, Extension(principal): Extension<Arc<Principal>>, request: axum::extract::Request) -> Response {
+pub async fn mcp(
+    State(front): State<Arc<Front>>,
+    Extension(principal): Extension<Arc<Principal>>,
+    request: axum::extract::Request,
+) -> Response {
     let (head, body) = request.into_parts();
     let modern = text(&head.headers, VERSION).is_some_and(|version| version::era_of(version) == Era::Modern);
     let sessions = front.server.protocol.speaks(Era::Legacy) && !modern;
@@ -53,7 +57,8 @@ pub async fn read_body(headers: &HeaderMap, body: Body) -> Result<Bytes, Respons
     match timeout(SLOWEST_SENDER, axum::body::to_bytes(body, LARGEST_BODY)).await {
         Ok(Ok(bytes)) => Ok(bytes),
         Ok(Err(error)) => {
-            let over = std::error::Error::source(&error).is_some_and(|source| source.is::<http_body_util::LengthLimitError>());
+            let over =
+                std::error::Error::source(&error).is_some_and(|source| source.is::<http_body_util::LengthLimitError>());
             Err(if over { too_large() } else { refusal(StatusCode::BAD_REQUEST, "the body broke off") })
         }
         Err(_) => Err(refusal(StatusCode::REQUEST_TIMEOUT, "the body took too long")),
@@ -86,10 +91,17 @@ async fn post(front: &Arc<Front>, principal: Arc<Principal>, headers: &HeaderMap
     })
 }
 
-async fn one(front: &Arc<Front>, principal: Arc<Principal>, headers: &HeaderMap, message: Message) -> Result<Response, RpcError> {
+async fn one(
+    front: &Arc<Front>,
+    principal: Arc<Principal>,
+    headers: &HeaderMap,
+    message: Message,
+) -> Result<Response, RpcError> {
     let request = match message {
         Message::Request(request) => request,
-        Message::Notification { method, params } => return notified(front, &principal, headers, &method, params.as_deref()),
+        Message::Notification { method, params } => {
+            return notified(front, &principal, headers, &method, params.as_deref());
+        }
         Message::Response { id, answer } => {
             session_of(front, &principal, headers)?.peer.settle(&id, answer);
             return Ok(StatusCode::ACCEPTED.into_response());
@@ -126,7 +138,14 @@ async fn one(front: &Arc<Front>, principal: Arc<Principal>, headers: &HeaderMap,
         }
         Era::Legacy => {
             let connected = session_of(front, &principal, headers).map_err(for_request)?;
-            let mut exchange = Exchange::new(request.id.clone(), principal, connected.session.clone(), era, connected.peer.clone(), outbox);
+            let mut exchange = Exchange::new(
+                request.id.clone(),
+                principal,
+                connected.session.clone(),
+                era,
+                connected.peer.clone(),
+                outbox,
+            );
             exchange.capabilities = connected.peer.capabilities.get().cloned().unwrap_or_default();
             exchange
         }
@@ -163,21 +182,34 @@ fn session_of(front: &Front, principal: &Principal, headers: &HeaderMap) -> Resu
         return Err(front.server.unsupported(version));
     }
     let Some(id) = text(headers, SESSION) else {
-        let hint = "Mcp-Session-Id is missing: send `initialize` first, or `_meta` with a protocolVersion from 2026-07-28 on";
+        let hint =
+            "Mcp-Session-Id is missing: send `initialize` first, or `_meta` with a protocolVersion from 2026-07-28 on";
         return Err(RpcError::invalid_params(hint));
     };
     let unknown = || RpcError::invalid_request("no such session: send `initialize` again").with_status(404);
     front.sessions.find(id, principal).ok_or_else(unknown)
 }
 
-async fn initialize(front: &Arc<Front>, principal: &Arc<Principal>, request: Request, outbox: mpsc::Sender<String>) -> Result<Response, RpcError> {
+async fn initialize(
+    front: &Arc<Front>,
+    principal: &Arc<Principal>,
+    request: Request,
+    outbox: mpsc::Sender<String>,
+) -> Result<Response, RpcError> {
     let Some(connected) = front.sessions.open(principal, Transport::Http) else {
         let full = RpcError::new(INTERNAL_ERROR, "too many sessions are open; try again later", 503);
         let mut response = json(StatusCode::SERVICE_UNAVAILABLE, wire::error_response(Some(&request.id), &full));
         response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("30"));
         return Ok(response);
     };
-    let exchange = Exchange::new(request.id.clone(), principal.clone(), connected.session.clone(), Era::Legacy, connected.peer.clone(), outbox);
+    let exchange = Exchange::new(
+        request.id.clone(),
+        principal.clone(),
+        connected.session.clone(),
+        Era::Legacy,
+        connected.peer.clone(),
+        outbox,
+    );
     let id = request.id.clone();
     let answer = answer(front.server.clone(), request, Arc::new(exchange)).await;
     if answer.is_err() {
@@ -193,7 +225,12 @@ async fn initialize(front: &Arc<Front>, principal: &Arc<Principal>, request: Req
 }
 
 /// Several messages at once, which only versions up to 2025-03-26 know.
-async fn batch(front: &Arc<Front>, principal: &Arc<Principal>, headers: &HeaderMap, messages: Vec<Message>) -> Result<Response, RpcError> {
+async fn batch(
+    front: &Arc<Front>,
+    principal: &Arc<Principal>,
+    headers: &HeaderMap,
+    messages: Vec<Message>,
+) -> Result<Response, RpcError> {
     let connected = session_of(front, principal, headers)?;
     if connected.peer.version.get().is_none_or(|version| *version > LAST_WITH_BATCHES) {
         return Err(RpcError::invalid_request("this protocol version takes one message at a time"));
@@ -203,9 +240,19 @@ async fn batch(front: &Arc<Front>, principal: &Arc<Principal>, headers: &HeaderM
         match message {
             Message::Request(request) => {
                 let (outbox, _) = mpsc::channel(1);
-                let exchange = Exchange::new(request.id.clone(), principal.clone(), connected.session.clone(), Era::Legacy, connected.peer.clone(), outbox);
+                let exchange = Exchange::new(
+                    request.id.clone(),
+                    principal.clone(),
+                    connected.session.clone(),
+                    Era::Legacy,
+                    connected.peer.clone(),
+                    outbox,
+                );
                 let id = request.id.clone();
-                answers.push(answer(front.server.clone(), request, Arc::new(exchange)).map(move |answer| wire::response(&id, &answer)));
+                answers.push(
+                    answer(front.server.clone(), request, Arc::new(exchange))
+                        .map(move |answer| wire::response(&id, &answer)),
+                );
             }
             other => {
                 one(front, principal.clone(), headers, other).boxed().await?;
@@ -248,7 +295,13 @@ fn header_mismatch(header: &str) -> RpcError {
 }
 
 /// The same for the arguments of which a tool's schema demands it.
-fn mirrored_arguments(front: &Front, principal: &Principal, headers: &HeaderMap, request: &Request, params: &Params<'_>) -> Result<(), RpcError> {
+fn mirrored_arguments(
+    front: &Front,
+    principal: &Principal,
+    headers: &HeaderMap,
+    request: &Request,
+    params: &Params<'_>,
+) -> Result<(), RpcError> {
     let Some(tool) = params.name.as_deref().filter(|_| request.method == "tools/call") else { return Ok(()) };
     let Some(found) = front.server.hub.catalogue.find(tool, principal) else { return Ok(()) };
     match parameters::mismatch(headers, &found.spec.input, params.arguments) {
@@ -297,12 +350,23 @@ fn get(front: &Arc<Front>, principal: &Arc<Principal>, headers: &HeaderMap) -> R
     }
     let connected = match session_of(front, principal, headers) {
         Ok(connected) => connected,
-        Err(error) => return json(StatusCode::from_u16(error.status).unwrap_or(StatusCode::BAD_REQUEST), wire::error_response(None, &error)),
+        Err(error) => {
+            return json(
+                StatusCode::from_u16(error.status).unwrap_or(StatusCode::BAD_REQUEST),
+                wire::error_response(None, &error),
+            );
+        }
     };
     let Some(open) = connected.stream() else {
         return refusal(StatusCode::CONFLICT, "this session has too many open streams");
     };
-    let listener = Listener { tools: front.server.hub.catalogue.changes(), open, front: front.clone(), principal: principal.clone(), keys: front.keys.changes() };
+    let listener = Listener {
+        tools: front.server.hub.catalogue.changes(),
+        open,
+        front: front.clone(),
+        principal: principal.clone(),
+        keys: front.keys.changes(),
+    };
     event_stream(Body::from_stream(with_signs_of_life(listener, |listener| listener.next().boxed())))
 }
 
@@ -349,10 +413,17 @@ fn is_json(content_type: &str) -> bool {
 
 fn accepts(headers: &HeaderMap, kind: &str) -> bool {
     let family = kind.split('/').next().unwrap_or_default();
-    headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(',')).any(|part| {
-        let part = part.split(';').next().unwrap_or_default().trim();
-        part == "*/*" || part.eq_ignore_ascii_case(kind) || part.strip_suffix("/*").is_some_and(|f| f.eq_ignore_ascii_case(family))
-    })
+    headers
+        .get_all(header::ACCEPT)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .any(|part| {
+            let part = part.split(';').next().unwrap_or_default().trim();
+            part == "*/*"
+                || part.eq_ignore_ascii_case(kind)
+                || part.strip_suffix("/*").is_some_and(|f| f.eq_ignore_ascii_case(family))
+        })
 }
 
 #[cfg(test)]

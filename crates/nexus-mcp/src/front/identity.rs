@@ -265,7 +265,8 @@ mod tests {
 
     #[test]
     fn idle_sessions_go_but_never_one_with_a_call_or_a_stream() {
-        let sessions = sessions(Limits { session_idle: Duration::ZERO, lease_idle: Duration::ZERO, ..Limits::default() });
+        let sessions =
+            sessions(Limits { session_idle: Duration::ZERO, lease_idle: Duration::ZERO, ..Limits::default() });
         let calling = sessions.open(&key("a"), Transport::Http).unwrap();
         let listening = sessions.open(&key("a"), Transport::Http).unwrap();
         let _idle = sessions.open(&key("a"), Transport::Http).unwrap();

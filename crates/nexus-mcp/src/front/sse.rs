@@ -100,8 +100,13 @@ pub async fn post(
         return (StatusCode::BAD_REQUEST, "the query must name the sessionId that /sse gave\n").into_response();
     };
     // The same answer for an unknown session and for another key's.
-    let duplex = front.sessions.find(&session_id, &principal).and_then(|connected| front.streams.lock().get(&connected.id).cloned());
-    let Some(duplex) = duplex else { return (StatusCode::NOT_FOUND, "no such session: open /sse again\n").into_response() };
+    let duplex = front
+        .sessions
+        .find(&session_id, &principal)
+        .and_then(|connected| front.streams.lock().get(&connected.id).cloned());
+    let Some(duplex) = duplex else {
+        return (StatusCode::NOT_FOUND, "no such session: open /sse again\n").into_response();
+    };
     let (head, body) = request.into_parts();
     match read_body(&head.headers, body).await {
         Ok(bytes) => {

@@ -40,7 +40,12 @@ pub async fn answer(server: Arc<Server>, request: Request, exchange: Arc<Exchang
 ///
 /// Most reads are done at the first poll: they cost no task and no channel hop. The rest goes on
 /// in a task of its own, which in the old era outlives a lost connection and in the new one does not.
-pub async fn respond(front: &Front, request: Request, exchange: Exchange, mut inbox: mpsc::Receiver<String>) -> Response {
+pub async fn respond(
+    front: &Front,
+    request: Request,
+    exchange: Exchange,
+    mut inbox: mpsc::Receiver<String>,
+) -> Response {
     let id = request.id.clone();
     let era = exchange.era;
     let cancel = exchange.cancel.clone();
@@ -52,7 +57,13 @@ pub async fn respond(front: &Front, request: Request, exchange: Exchange, mut in
     }
 
     let Some(running) = peer.start(&id, &cancel) else {
-        return json(StatusCode::BAD_REQUEST, wire::error_response(Some(&id), &RpcError::invalid_request("this id is in use by a request that is still running")));
+        return json(
+            StatusCode::BAD_REQUEST,
+            wire::error_response(
+                Some(&id),
+                &RpcError::invalid_request("this id is in use by a request that is still running"),
+            ),
+        );
     };
     let (done, mut ending) = oneshot::channel();
     front.tasks.spawn("request", async move {
@@ -118,7 +129,9 @@ impl Events {
         guard: Option<DropGuard>,
     ) -> Response {
         let events = Self { id, first, inbox, ending, cancel, guard, keep_alive: keep_alive(), over: false };
-        let stream = stream::unfold(events, |mut events| async move { events.next().await.map(|bytes| (Ok::<_, Infallible>(bytes), events)) });
+        let stream = stream::unfold(events, |mut events| async move {
+            events.next().await.map(|bytes| (Ok::<_, Infallible>(bytes), events))
+        });
         event_stream(Body::from_stream(stream))
     }
 

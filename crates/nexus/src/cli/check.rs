@@ -18,7 +18,8 @@ pub struct Check {
 impl Check {
     /// Faults were told before this is reached.
     pub fn run(&self, loaded: &Loaded) -> Result<ExitCode> {
-        let from = loaded.file.as_ref().map_or_else(|| "no file: all defaults".to_owned(), |file| file.display().to_string());
+        let from =
+            loaded.file.as_ref().map_or_else(|| "no file: all defaults".to_owned(), |file| file.display().to_string());
         say(&format!("configuration: {from}\ndata folder:   {}\nno faults", loaded.data.display()));
         if self.json {
             print(&format!("{}\n", serde_json::to_string_pretty(&loaded.config)?))?;

@@ -95,7 +95,8 @@ fn tool(spec: &ToolSpec, out: &mut String) {
         Access::Write => "write",
     };
     let _ = write!(out, "\n## {}\n\n*{access}*\n\n{}\n", spec.name, spec.description);
-    let required: Vec<&str> = spec.input.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
+    let required: Vec<&str> =
+        spec.input.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
     let fields = spec.input.get("properties").and_then(Value::as_object);
     if fields.is_some_and(|fields| !fields.is_empty()) {
         out.push_str("\n| argument | type | |\n|---|---|---|\n");
@@ -111,7 +112,9 @@ fn tool(spec: &ToolSpec, out: &mut String) {
 fn kind_of(schema: &Value) -> String {
     match &schema["type"] {
         Value::String(kind) => kind.clone(),
-        Value::Array(kinds) => kinds.iter().filter_map(Value::as_str).filter(|kind| *kind != "null").collect::<Vec<_>>().join(" or "),
+        Value::Array(kinds) => {
+            kinds.iter().filter_map(Value::as_str).filter(|kind| *kind != "null").collect::<Vec<_>>().join(" or ")
+        }
         _ => "value".to_owned(),
     }
 }

@@ -103,10 +103,19 @@ fn table(keys: &[Listed]) -> Table {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_header(["key", "level", "from", "tools", "expires"]);
     for key in keys {
-        let from = serde_json::to_value(key.source).ok().and_then(|source| source.as_str().map(str::to_owned)).unwrap_or_default();
+        let from = serde_json::to_value(key.source)
+            .ok()
+            .and_then(|source| source.as_str().map(str::to_owned))
+            .unwrap_or_default();
         let denied = if key.deny.is_empty() { String::new() } else { format!(" but not {}", key.deny.join(" ")) };
         let expires = key.expires.map_or_else(|| "never".to_owned(), |expires| expires.to_string());
-        table.add_row([key.name.clone(), key.level.as_str().to_owned(), from, format!("{}{denied}", key.allow.join(" ")), expires]);
+        table.add_row([
+            key.name.clone(),
+            key.level.as_str().to_owned(),
+            from,
+            format!("{}{denied}", key.allow.join(" ")),
+            expires,
+        ]);
     }
     table
 }
@@ -117,7 +126,9 @@ fn level(text: &str) -> Result<Level, String> {
 
 /// A span from now, or a point in time.
 fn expiry(text: &str) -> Result<Timestamp, String> {
-    let day = || text.parse::<jiff::civil::Date>().ok()?.to_zoned(jiff::tz::TimeZone::UTC).ok().map(|zoned| zoned.timestamp());
+    let day = || {
+        text.parse::<jiff::civil::Date>().ok()?.to_zoned(jiff::tz::TimeZone::UTC).ok().map(|zoned| zoned.timestamp())
+    };
     if let Some(point) = text.parse::<Timestamp>().ok().or_else(day) {
         return if point > clock::now() { Ok(point) } else { Err("that is in the past".to_owned()) };
     }
@@ -128,5 +139,6 @@ fn expiry(text: &str) -> Result<Timestamp, String> {
         _ => None,
     };
     let span = seconds.filter(|seconds| *seconds > 0).map(SignedDuration::from_secs);
-    span.and_then(|span| clock::now().checked_add(span).ok()).ok_or_else(|| "30d, 12h, 2027-01-31 or 2027-01-31T12:00:00Z".to_owned())
+    span.and_then(|span| clock::now().checked_add(span).ok())
+        .ok_or_else(|| "30d, 12h, 2027-01-31 or 2027-01-31T12:00:00Z".to_owned())
 }

@@ -48,14 +48,16 @@ impl Serve {
         let mut lock = claim(data).await?;
         let mut signals = Signals::new()?;
         raise_open_files();
-        let assembly = wire::assemble(&loaded, env, Rig { conformance: self.conformance, dummies: self.dummies }).await?;
+        let assembly =
+            wire::assemble(&loaded, env, Rig { conformance: self.conformance, dummies: self.dummies }).await?;
         let new_key = first_key(&assembly, config).await?;
         wire::warn_of_yolo(&assembly.keyring).await?;
 
         let listener = listen(config).await?;
         let address = listener.local_addr()?;
         let front = self.front(&assembly, config, address);
-        control::listen(data, None, assembly.keyring.clone(), assembly.journal.clone(), &assembly.tasks).context("the control socket")?;
+        control::listen(data, None, assembly.keyring.clone(), assembly.journal.clone(), &assembly.tasks)
+            .context("the control socket")?;
         assembly.journal.post(Row::new(Event::HubStarted).detail(format!("{address}, pid {}", std::process::id())));
         announce(&mut lock, address, new_key.as_deref(), data)?;
 
@@ -109,14 +111,19 @@ async fn claim(data: &Path) -> Result<Lock> {
     for _ in 0..GIVING_WAY {
         match hold::claim(data)? {
             Claim::Mine(lock) => return Ok(lock),
-            Claim::Taken(Holder { pid, mcp: Some(mcp) }) => bail!("process {pid} serves this data folder already, at {mcp}"),
+            Claim::Taken(Holder { pid, mcp: Some(mcp) }) => {
+                bail!("process {pid} serves this data folder already, at {mcp}")
+            }
             Claim::Taken(_) => {
                 let _ = control::ask(data, &control::Order::GiveWay).await;
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
         }
     }
-    bail!("another process holds the data folder {} and does not give way; end it, or use another --data", data.display())
+    bail!(
+        "another process holds the data folder {} and does not give way; end it, or use another --data",
+        data.display()
+    )
 }
 
 /// `https://hub.example/nexus` comes from the origin `https://hub.example`.
@@ -143,7 +150,9 @@ async fn listen(config: &Config) -> Result<TcpListener> {
     match TcpListener::bind(address).await {
         Ok(listener) => Ok(listener),
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-            bail!("{address} is taken by another program; MCP_PORT=3000 nexus serves on another port, MCP_PORT=0 on any free one")
+            bail!(
+                "{address} is taken by another program; MCP_PORT=3000 nexus serves on another port, MCP_PORT=0 on any free one"
+            )
         }
         Err(error) => Err(error).with_context(|| format!("listening on {address}")),
     }

@@ -29,9 +29,17 @@ pub async fn run(loaded: Loaded, env: &Env) -> Result<ExitCode> {
     match hold::claim(&loaded.data)? {
         Claim::Mine(mut lock) => {
             lock.announce(&Holder { pid: std::process::id(), mcp: None })?;
-            control::listen(&loaded.data, Some(lock), assembly.keyring.clone(), assembly.journal.clone(), &assembly.tasks)?;
+            control::listen(
+                &loaded.data,
+                Some(lock),
+                assembly.keyring.clone(),
+                assembly.journal.clone(),
+                &assembly.tasks,
+            )?;
         }
-        Claim::Taken(holder) => info!("a door only: process {} does the background work of this data folder", holder.pid),
+        Claim::Taken(holder) => {
+            info!("a door only: process {} does the background work of this data folder", holder.pid)
+        }
     }
     let principal = Arc::new(Principal::new(LOCAL, Level::Trusted));
     let session = Arc::new(Session::open(SessionKey::Stdio, Transport::Stdio));

@@ -52,7 +52,9 @@ pub async fn connect(loaded: &Loaded) -> Result<Client> {
         bail!("this command needs a key: MCP_API_KEY, or the one a hub without configured keys makes itself");
     };
     match Client::connect(&url, &key, Tasks::new()).await {
-        Err(ClientError::WrongKey) => bail!("the hub at {url} does not take this key; is MCP_API_KEY the one it was started with?"),
+        Err(ClientError::WrongKey) => {
+            bail!("the hub at {url} does not take this key; is MCP_API_KEY the one it was started with?")
+        }
         connected => connected.with_context(|| format!("talking to the hub at {url}")),
     }
 }
@@ -73,7 +75,8 @@ fn describe(tool: &Value) -> String {
     let mut out = format!("{}: {}\n\n{}\n", text(&tool["name"]), text(&tool["title"]), text(&tool["description"]));
     let schema = &tool["inputSchema"];
     for (name, field) in schema["properties"].as_object().into_iter().flatten() {
-        let required = schema["required"].as_array().is_some_and(|required| required.iter().any(|r| r == name.as_str()));
+        let required =
+            schema["required"].as_array().is_some_and(|required| required.iter().any(|r| r == name.as_str()));
         let mark = if required { "" } else { " (optional)" };
         out.push_str(&format!("\n  {name}{mark}: {}", text(&field["description"])));
     }

@@ -74,15 +74,21 @@ async fn several_doors_beside_a_daemon_all_work_and_say_who_holds_the_lock() {
 }
 
 #[tokio::test]
-async fn a_door_that_came_first_holds_the_lock_and_a_daemon_after_it_is_told_so() {
+async fn a_door_that_came_first_gives_way_to_a_daemon_and_goes_on_as_a_door() {
     let folder = tempfile::TempDir::new().unwrap();
+    let data = folder.path().join("data");
     let mut door = Stdio::legacy(&alone(&folder)).await;
-    let ran = Hub::start().data(&folder.path().join("data")).refused().await;
-    assert_eq!(ran.code, Some(1));
-    assert!(ran.stderr.contains(&format!("process {} (`nexus stdio`) holds this data folder", door.pid())), "{ran:?}");
+    // Keys can be made through whoever holds the folder.
+    let nexus = Program::new(&["key", "new", "robot"]).data(&data).current_dir(folder.path());
+    let key = nexus.run().await.ok().trim().to_owned();
+    let hub = Hub::start().data(&data).await;
+    assert!(!hub.modern(&key).tools().await.is_empty());
+    assert!(door.request("tools/list", json!({})).await["result"].is_object());
+    hub.nexus(&["key", "revoke", "robot"]).await.ok();
+    assert_eq!(hub.ask(&crate::support::Client::hello("2025-11-25").key(&key)).await.status(), 401);
     assert_eq!(door.end().await.1, Some(0));
-    let mut hub = Hub::start().data(&folder.path().join("data")).await;
-    assert_eq!(hub.stop().await.code(), Some(0));
+    assert!(data.join("control.sock").exists(), "the door took the daemon's socket with it");
+    assert!(!hub.modern(&hub.key).tools().await.is_empty());
 }
 
 #[tokio::test]
