@@ -20,7 +20,7 @@ mod duplex;
 mod guard;
 mod http;
 pub mod identity;
-mod parameters;
+mod mirror;
 mod sse;
 pub mod stdio;
 mod stream;

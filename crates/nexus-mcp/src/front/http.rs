@@ -18,15 +18,13 @@ use nexus_core::session::{Era, Transport};
 use super::guard::text;
 use super::identity::{Connected, OpenStream};
 use super::stream::{answer, event, event_stream, json, respond, with_signs_of_life};
-use super::{Front, LARGEST_BODY, SLOWEST_SENDER, parameters};
+use super::{Front, LARGEST_BODY, SLOWEST_SENDER, mirror};
 use crate::exchange::{Exchange, OUTBOX};
 use crate::version::{self, LAST_WITH_BATCHES};
-use crate::wire::{self, HEADER_MISMATCH, INTERNAL_ERROR, Incoming, Message, Params, Request, RequestId, RpcError};
+use crate::wire::{self, INTERNAL_ERROR, Incoming, Message, Params, Request, RequestId, RpcError};
 
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
-const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
-const METHOD: HeaderName = HeaderName::from_static("mcp-method");
-const NAME: HeaderName = HeaderName::from_static("mcp-name");
+pub const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 
 pub async fn mcp(
     State(front): State<Arc<Front>>,
@@ -123,9 +121,9 @@ async fn one(
         Era::Modern => {
             let session = front.sessions.lease(&principal, Transport::Http);
             let mut exchange = Exchange::new(request.id.clone(), principal, session, era, Arc::default(), outbox);
-            mirrored(headers, &request, &params).map_err(for_request)?;
+            mirror::check(headers, &request, &params).map_err(for_request)?;
             front.server.accept_modern(&params, &mut exchange).map_err(for_request)?;
-            mirrored_arguments(front, &exchange.principal, headers, &request, &params).map_err(for_request)?;
+            mirror::check_arguments(front, &exchange.principal, headers, &request, &params).map_err(for_request)?;
             exchange
         }
         Era::Legacy if !front.server.protocol.speaks(Era::Legacy) => {
@@ -265,84 +263,6 @@ async fn batch(
     Ok(json(StatusCode::OK, format!("[{}]", join_all(answers).await.join(","))))
 }
 
-/// New era: what the body says must stand in the headers too, for those who route by them.
-fn mirrored(headers: &HeaderMap, request: &Request, params: &Params<'_>) -> Result<(), RpcError> {
-    let mismatch = |what: &str| Err(header_mismatch(what));
-    let version = params.meta.as_ref().and_then(|meta| meta.version.as_deref());
-    if version.is_some() && text(headers, VERSION) != version {
-        return mismatch("MCP-Protocol-Version");
-    }
-    // What is missing in the body is told first, by `accept_modern`.
-    if version.is_none() {
-        return Ok(());
-    }
-    if text(headers, METHOD) != Some(&request.method) {
-        return mismatch("Mcp-Method");
-    }
-    let named = match request.method.as_str() {
-        "tools/call" | "prompts/get" => params.name.as_deref(),
-        "resources/read" => params.uri.as_deref(),
-        _ => None,
-    };
-    match named {
-        Some(name) if text(headers, NAME).and_then(unwrapped).as_deref() != Some(name) => mismatch("Mcp-Name"),
-        _ => Ok(()),
-    }
-}
-
-fn header_mismatch(header: &str) -> RpcError {
-    RpcError::new(HEADER_MISMATCH, format!("the header {header} is missing or does not say what the body says"), 400)
-}
-
-/// The same for the arguments of which a tool's schema demands it.
-fn mirrored_arguments(
-    front: &Front,
-    principal: &Principal,
-    headers: &HeaderMap,
-    request: &Request,
-    params: &Params<'_>,
-) -> Result<(), RpcError> {
-    let Some(tool) = params.name.as_deref().filter(|_| request.method == "tools/call") else { return Ok(()) };
-    let Some(found) = front.server.hub.catalogue.find(tool, principal) else { return Ok(()) };
-    match parameters::mismatch(headers, &found.spec.input, params.arguments) {
-        Some(header) => Err(header_mismatch(&header)),
-        None => Ok(()),
-    }
-}
-
-/// A header value that may be wrapped as `=?base64?…?=` to carry what headers cannot.
-pub fn unwrapped(value: &str) -> Option<String> {
-    match value.strip_prefix("=?base64?").and_then(|rest| rest.strip_suffix("?=")) {
-        None => Some(value.to_owned()),
-        Some(encoded) => String::from_utf8(decode_base64(encoded)?).ok(),
-    }
-}
-
-fn decode_base64(text: &str) -> Option<Vec<u8>> {
-    let digits = text.trim_end_matches('=');
-    if !text.len().is_multiple_of(4) || text.len() - digits.len() > 2 {
-        return None;
-    }
-    let (mut bits, mut held, mut out) = (0u32, 0u32, Vec::with_capacity(text.len() * 3 / 4));
-    for c in digits.bytes() {
-        let value = match c {
-            b'A'..=b'Z' => c - b'A',
-            b'a'..=b'z' => c - b'a' + 26,
-            b'0'..=b'9' => c - b'0' + 52,
-            b'+' => 62,
-            b'/' => 63,
-            _ => return None,
-        };
-        bits = bits << 6 | u32::from(value);
-        held += 6;
-        if held >= 8 {
-            held -= 8;
-            out.push(u8::try_from(bits >> held & 0xff).ok()?);
-        }
-    }
-    Some(out)
-}
-
 /// The old era's stream beside the requests: tells of changed lists until the client hangs up.
 fn get(front: &Arc<Front>, principal: &Arc<Principal>, headers: &HeaderMap) -> Response {
     if !accepts(headers, "text/event-stream") {
@@ -429,14 +349,6 @@ fn accepts(headers: &HeaderMap, kind: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn header_values_may_be_wrapped() {
-        assert_eq!(unwrapped("plain").as_deref(), Some("plain"));
-        assert_eq!(unwrapped("=?base64?w7xiZXI=?=").as_deref(), Some("über"));
-        assert_eq!(unwrapped("=?base64?w7xiZXI?="), None);
-        assert_eq!(unwrapped("=?base64?w7xi!!!?="), None);
-    }
 
     #[test]
     fn accept_is_read_as_http_means_it() {

@@ -1,17 +1,103 @@
-//! Arguments that a tool wants repeated in headers (`x-mcp-header` in its schema), for those who route by them.
+//! New era: headers that repeat the body, for those who route by them. What they say must be what the body says.
 
-use axum::http::HeaderMap;
+use axum::http::{HeaderMap, HeaderName};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use super::http::unwrapped;
+use nexus_core::principal::Principal;
+
+use super::Front;
+use super::guard::text;
+use super::http::VERSION;
+use crate::wire::{HEADER_MISMATCH, Params, Request, RpcError};
+
+const METHOD: HeaderName = HeaderName::from_static("mcp-method");
+const NAME: HeaderName = HeaderName::from_static("mcp-name");
 
 /// What keyword in a field's schema names its header.
 const KEYWORD: &str = "x-mcp-header";
 
-/// New era: an argument with such a header must stand there too, and the header must not say what no argument
+/// New era: what the body says must stand in the headers too, for those who route by them.
+pub fn check(headers: &HeaderMap, request: &Request, params: &Params<'_>) -> Result<(), RpcError> {
+    let mismatch = |what: &str| Err(header_mismatch(what));
+    let version = params.meta.as_ref().and_then(|meta| meta.version.as_deref());
+    if version.is_some() && text(headers, VERSION) != version {
+        return mismatch("MCP-Protocol-Version");
+    }
+    // What is missing in the body is told first, by `accept_modern`.
+    if version.is_none() {
+        return Ok(());
+    }
+    if text(headers, METHOD) != Some(&request.method) {
+        return mismatch("Mcp-Method");
+    }
+    let named = match request.method.as_str() {
+        "tools/call" | "prompts/get" => params.name.as_deref(),
+        "resources/read" => params.uri.as_deref(),
+        _ => None,
+    };
+    match named {
+        Some(name) if text(headers, NAME).and_then(unwrapped).as_deref() != Some(name) => mismatch("Mcp-Name"),
+        _ => Ok(()),
+    }
+}
+
+fn header_mismatch(header: &str) -> RpcError {
+    RpcError::new(HEADER_MISMATCH, format!("the header {header} is missing or does not say what the body says"), 400)
+}
+
+/// The same for the arguments of which a tool's schema demands it.
+pub fn check_arguments(
+    front: &Front,
+    principal: &Principal,
+    headers: &HeaderMap,
+    request: &Request,
+    params: &Params<'_>,
+) -> Result<(), RpcError> {
+    let Some(tool) = params.name.as_deref().filter(|_| request.method == "tools/call") else { return Ok(()) };
+    let Some(found) = front.server.hub.catalogue.find(tool, principal) else { return Ok(()) };
+    match mismatch(headers, &found.spec.input, params.arguments) {
+        Some(header) => Err(header_mismatch(&header)),
+        None => Ok(()),
+    }
+}
+
+/// A header value that may be wrapped as `=?base64?…?=` to carry what headers cannot.
+fn unwrapped(value: &str) -> Option<String> {
+    match value.strip_prefix("=?base64?").and_then(|rest| rest.strip_suffix("?=")) {
+        None => Some(value.to_owned()),
+        Some(encoded) => String::from_utf8(decode_base64(encoded)?).ok(),
+    }
+}
+
+fn decode_base64(text: &str) -> Option<Vec<u8>> {
+    let digits = text.trim_end_matches('=');
+    if !text.len().is_multiple_of(4) || text.len() - digits.len() > 2 {
+        return None;
+    }
+    let (mut bits, mut held, mut out) = (0u32, 0u32, Vec::with_capacity(text.len() * 3 / 4));
+    for c in digits.bytes() {
+        let value = match c {
+            b'A'..=b'Z' => c - b'A',
+            b'a'..=b'z' => c - b'a' + 26,
+            b'0'..=b'9' => c - b'0' + 52,
+            b'+' => 62,
+            b'/' => 63,
+            _ => return None,
+        };
+        bits = bits << 6 | u32::from(value);
+        held += 6;
+        if held >= 8 {
+            held -= 8;
+            out.push(u8::try_from(bits >> held & 0xff).ok()?);
+        }
+    }
+    Some(out)
+}
+
+/// An argument with such a header must stand there too, and the header must not say what no argument
 /// says. Gives the name of the first header that does not agree.
-pub fn mismatch(headers: &HeaderMap, input: &Map<String, Value>, arguments: Option<&RawValue>) -> Option<String> {
+fn mismatch(headers: &HeaderMap, input: &Map<String, Value>, arguments: Option<&RawValue>) -> Option<String> {
     // Hardly any tool has such fields: the arguments are not read before that is known.
     if !any(input) {
         return None;
@@ -57,8 +143,16 @@ fn agrees(headers: &HeaderMap, header: &str, argument: &Value) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use axum::http::{HeaderName, HeaderValue};
+    use axum::http::HeaderValue;
     use serde_json::json;
+
+    #[test]
+    fn header_values_may_be_wrapped() {
+        assert_eq!(unwrapped("plain").as_deref(), Some("plain"));
+        assert_eq!(unwrapped("=?base64?w7xiZXI=?=").as_deref(), Some("über"));
+        assert_eq!(unwrapped("=?base64?w7xiZXI?="), None);
+        assert_eq!(unwrapped("=?base64?w7xi!!!?="), None);
+    }
 
     #[test]
     fn an_annotated_argument_must_stand_in_its_header() {
