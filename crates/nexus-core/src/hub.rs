@@ -28,6 +28,7 @@ use crate::principal::Patterns;
 use crate::provider::Intent;
 use crate::reply::Reply;
 use crate::tasks::panic_text;
+use crate::tool::Access;
 
 /// Where every call goes.
 pub struct Hub {
@@ -208,14 +209,21 @@ impl Pending {
 /// Records a write durably, then runs the intent until it ends, panics or is cancelled.
 async fn run(intent: Box<dyn Intent>, permit: Permit, cx: CallCx, mut record: Record) -> Reply {
     record.row.decision = Some("allowed");
-    let writes = permit.covers(crate::tool::Access::Write) && intent.access() == crate::tool::Access::Write;
-    if writes && let Err(error) = record.begin().await {
+    let cancelled = cx.cancel.clone();
+    if cancelled.is_cancelled() {
+        return record.cancelled();
+    }
+    if intent.access() == Access::Write
+        && let Err(error) = record.begin().await
+    {
         warn!("a write was not run: {error}");
         let error =
             ToolError::failed(error).hint("nothing was changed; the operator should look at the hub's disk and store");
         return record.failed(error);
     }
-    let cancelled = cx.cancel.clone();
+    if cancelled.is_cancelled() {
+        return record.cancelled();
+    }
     let running = AssertUnwindSafe(async { intent.run(permit, cx).await }).catch_unwind();
     tokio::select! {
         biased;
@@ -232,10 +240,7 @@ async fn run(intent: Box<dyn Intent>, permit: Permit, cx: CallCx, mut record: Re
                 reply
             }
         },
-        () = cancelled.cancelled() => {
-            record.end("cancelled");
-            Reply::error("cancelled".to_owned(), &json!({ "error": { "kind": "cancelled", "message": "the caller cancelled it" } }))
-        }
+        () = cancelled.cancelled() => record.cancelled(),
     }
 }
 
@@ -294,6 +299,12 @@ impl Record {
         self.end("refused");
         let body = json!({ "error": { "kind": "refused", "why": why.as_str(), "message": why.message(), "hint": why.hint() } });
         Reply::error(format!("{}\nhint: {}", why.message(), why.hint()), &body)
+    }
+
+    fn cancelled(mut self) -> Reply {
+        self.end("cancelled");
+        let body = json!({ "error": { "kind": "cancelled", "message": "the caller cancelled it" } });
+        Reply::error("cancelled".to_owned(), &body)
     }
 
     fn failed(mut self, error: ToolError) -> Reply {
