@@ -4,7 +4,7 @@
     conformance.py SUITE_FOLDER REVISION                          the folder is one of tests/setup.sh
 
 The suite's exit code decides. A line per scenario, `ok   …` or `FAIL …`, with what was found under it; scenarios that the
-revision does not score (`note: …`) are told, not counted. It has no way to send a key: --conformance lets loopback in.
+revision does not score (extensions we do not have, for one) are told, not counted. It has no way to send a key: --conformance lets loopback in.
 """
 
 import glob
@@ -42,10 +42,11 @@ for name, passed, failed in scenarios:
             print(f"ok   {revision} {name}: {passed} checks")
         continue
     bad += name not in unscored
-    print(f"{'note: not scored:' if name in unscored else 'FAIL'} {revision} {name}: {failed} of {int(passed) + int(failed)} checks failed")
+    print(f"{'not scored:' if name in unscored else 'FAIL'} {revision} {name}: {failed} of {int(passed) + int(failed)} checks failed")
     print(*findings(name), sep="\n")
 if not scenarios or (done.returncode and not bad):
     print(f"FAIL {revision} the suite itself: exit {done.returncode}", *done.stdout.splitlines()[-25:], sep="\n")
 elif total := re.search(r"^Total: .*$", summary, re.MULTILINE):
-    print(f"note: {revision}: {total[0].lower()} in {len(scenarios)} scenarios, {len(unscored)} of them failing but not scored")
+    failing = f"; failing but not scored: {', '.join(sorted(unscored))}" if unscored else ""
+    print(f"note: {revision}: {total[0].lower()} in {len(scenarios)} scenarios{failing}")
 sys.exit(1 if done.returncode or not scenarios else 0)

@@ -15,6 +15,7 @@ use std::time::Instant;
 use futures_util::FutureExt;
 use serde_json::{Value, json};
 use thiserror::Error;
+use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
 use crate::arguments::Arguments;
@@ -34,6 +35,8 @@ use crate::tool::Access;
 pub struct Hub {
     pub catalogue: Arc<Catalogue>,
     pub audit: Arc<dyn Sink>,
+    /// Cancelled when the hub ends and will wait no longer: calls that still run end as cancelled.
+    pub ending: CancellationToken,
     gate: Gate,
     policy: Policy,
 }
@@ -88,7 +91,7 @@ pub enum Outcome {
 
 impl Hub {
     pub fn new(catalogue: Arc<Catalogue>, audit: Arc<dyn Sink>, policy: Policy) -> Self {
-        Self { catalogue, audit, gate: Gate, policy }
+        Self { catalogue, audit, ending: CancellationToken::new(), gate: Gate, policy }
     }
 
     /// The path.
@@ -133,8 +136,10 @@ impl Hub {
             self.gate.decide(&asker, provider.origin(), access)
         };
         Ok(match decision {
-            Decision::Allow(permit) => Outcome::Done(run(intent, permit, cx, record).await),
-            Decision::Ask(question) => Outcome::Ask(Box::new(Pending { question, intent, cx, record })),
+            Decision::Allow(permit) => Outcome::Done(run(intent, permit, cx, record, &self.ending).await),
+            Decision::Ask(question) => {
+                Outcome::Ask(Box::new(Pending { question, intent, cx, record, ending: self.ending.clone() }))
+            }
             Decision::Refuse(why) => Outcome::Done(record.refused(why)),
         })
     }
@@ -146,6 +151,7 @@ pub struct Pending {
     intent: Box<dyn Intent>,
     cx: CallCx,
     record: Record,
+    ending: CancellationToken,
 }
 
 impl fmt::Debug for Pending {
@@ -184,7 +190,7 @@ impl Pending {
 
     /// Goes on with the answer: runs the call, or refuses it.
     pub async fn settle(self, answer: Answer) -> Reply {
-        let Self { question, intent, cx, mut record } = self;
+        let Self { question, intent, cx, mut record, ending } = self;
         record.row.how = Some(match answer {
             Answer::Once => "once",
             Answer::Session => "session",
@@ -199,7 +205,7 @@ impl Pending {
                 let session = cx.session.clone();
                 // Its place was given back while the human thought; it is not refused for that now.
                 let _place = session.enter(usize::MAX);
-                run(intent, permit, cx, record).await
+                run(intent, permit, cx, record, &ending).await
             }
             Err(why) => record.refused(why),
         }
@@ -207,7 +213,13 @@ impl Pending {
 }
 
 /// Records a write durably, then runs the intent until it ends, panics or is cancelled.
-async fn run(intent: Box<dyn Intent>, permit: Permit, cx: CallCx, mut record: Record) -> Reply {
+async fn run(
+    intent: Box<dyn Intent>,
+    permit: Permit,
+    cx: CallCx,
+    mut record: Record,
+    ending: &CancellationToken,
+) -> Reply {
     record.row.decision = Some("allowed");
     let cancelled = cx.cancel.clone();
     if cancelled.is_cancelled() {
@@ -232,6 +244,8 @@ async fn run(intent: Box<dyn Intent>, permit: Permit, cx: CallCx, mut record: Re
                 record.end(if reply.is_error() { "error" } else { "ok" });
                 reply
             }
+            // A tool that noticed the cancellation itself has failed for no other reason.
+            Ok(Err(_)) if cancelled.is_cancelled() => record.cancelled(),
             Ok(Err(error)) => record.failed(error),
             Err(panic) => {
                 let (incident, reply) = ToolError::panicked(&record.row.tool, panic_text(&*panic));
@@ -241,6 +255,10 @@ async fn run(intent: Box<dyn Intent>, permit: Permit, cx: CallCx, mut record: Re
             }
         },
         () = cancelled.cancelled() => record.cancelled(),
+        () = ending.cancelled() => {
+            record.detail = Some("the hub ended".to_owned());
+            record.cancelled()
+        }
     }
 }
 

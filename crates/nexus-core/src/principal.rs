@@ -36,22 +36,35 @@ impl Level {
 }
 
 /// A principal's name: the key's name, or `local` for the process behind `nexus stdio`.
+///
+/// A key's id also holds a part of its digest: who gets a key of the same name later does not get the
+/// sessions of the earlier one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct PrincipalId(Arc<str>);
+pub struct PrincipalId {
+    name: Arc<str>,
+    stamp: [u8; 8],
+}
 
 impl PrincipalId {
     pub fn new(name: &str) -> Self {
-        Self(name.into())
+        Self { name: name.into(), stamp: [0; 8] }
+    }
+
+    /// The id of a key. The first bytes of a digest tell nothing about the key.
+    pub fn of_key(name: &str, digest: &[u8; 32]) -> Self {
+        let mut stamp = [0; 8];
+        stamp.copy_from_slice(&digest[..8]);
+        Self { name: name.into(), stamp }
     }
 
     pub fn as_str(&self) -> &str {
-        &self.0
+        &self.name
     }
 }
 
 impl fmt::Display for PrincipalId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.name)
     }
 }
 

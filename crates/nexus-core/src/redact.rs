@@ -10,6 +10,7 @@ pub const HIDDEN: &str = "[redacted]";
 
 /// Longest string of an argument that a record keeps; the digest covers all of it.
 const LONGEST: usize = 2_000;
+const MARGIN: usize = 300;
 
 /// A URL that prints without its credentials.
 #[derive(Clone, PartialEq, Eq)]
@@ -50,36 +51,56 @@ fn field(name: &str, value: &Value) -> Value {
         Value::Null | Value::Bool(_) => value.clone(),
         _ if names_a_secret(name) => HIDDEN.into(),
         Value::Number(_) => value.clone(),
-        Value::String(words) => {
-            let words = text(words);
-            match words.char_indices().nth(LONGEST) {
-                None => words.into(),
-                Some((at, _)) => format!("{}… ({} bytes)", &words[..at], words.len()).into(),
-            }
-        }
+        Value::String(words) => kept(words).into(),
         Value::Array(items) => items.iter().map(|item| field("", item)).collect(),
         Value::Object(fields) => fields.iter().map(|(name, value)| (name.clone(), field(name, value))).collect(),
     }
 }
 
-fn names_a_secret(name: &str) -> bool {
-    const WORDS: &[&str] = &[
-        "password",
-        "passwd",
-        "passphrase",
-        "secret",
-        "token",
-        "apikey",
-        "api_key",
-        "api-key",
-        "private_key",
-        "private-key",
-        "authorization",
-        "cookie",
-    ];
-    // `max_tokens` counts, `token_env` names: neither is a secret, but hiding one too many is harmless.
-    WORDS.iter().any(|word| contains_ignoring_case(name, word))
+/// A string as a record keeps it. Only what may be kept is looked at, and a little more: a secret must
+/// not be spared because the cut went through it.
+fn kept(words: &str) -> String {
+    let cut = |words: &str, most: usize| words.char_indices().nth(most).map_or(words.len(), |(at, _)| at);
+    let looked_at = text(&words[..cut(words, LONGEST + MARGIN)]);
+    match words.chars().nth(LONGEST) {
+        None => looked_at.into_owned(),
+        Some(_) => format!("{}… ({} bytes)", &looked_at[..cut(&looked_at, LONGEST)], words.len()),
+    }
 }
+
+fn names_a_secret(name: &str) -> bool {
+    // `max_tokens` counts, `token_env` names: neither is a secret, but hiding one too many is harmless.
+    secret_word(name, 0).is_some()
+}
+
+/// The next of [`SECRET_WORDS`], whatever its case: where it starts and ends. One pass over the text.
+fn secret_word(text: &str, from: usize) -> Option<(usize, usize)> {
+    let bytes = text.as_bytes();
+    (from..bytes.len()).find_map(|at| {
+        if !matches!(bytes[at] | 0x20, b'p' | b's' | b't' | b'a' | b'c') {
+            return None;
+        }
+        let starts =
+            |word: &&&str| bytes[at..].get(..word.len()).is_some_and(|w| w.eq_ignore_ascii_case(word.as_bytes()));
+        SECRET_WORDS.iter().find(starts).map(|word| (at, at + word.len()))
+    })
+}
+
+/// Parts of the names of fields, variables and options that hold secrets. `secret_word` knows their first letters.
+const SECRET_WORDS: &[&str] = &[
+    "password",
+    "passwd",
+    "passphrase",
+    "secret",
+    "token",
+    "apikey",
+    "api_key",
+    "api-key",
+    "private_key",
+    "private-key",
+    "authorization",
+    "cookie",
+];
 
 /// The text with whatever looks like a secret hidden: tokens of known shapes, `user:password@`,
 /// `Authorization` values and private key blocks.
@@ -93,6 +114,9 @@ pub fn text(text: &str) -> Cow<'_, str> {
     }
     if TOKEN_SHAPES.iter().any(|(prefix, _)| text.contains(prefix)) {
         hide(&mut out, known_token);
+    }
+    if secret_word(text, 0).is_some() {
+        hide(&mut out, assigned);
     }
     if contains_ignoring_case(text, "bearer ") || contains_ignoring_case(text, "basic ") {
         hide(&mut out, authorization);
@@ -118,6 +142,36 @@ const TOKEN_SHAPES: &[(&str, usize)] = &[
     ("dckr_pat_", 20),
     ("nxk_", 32),
 ];
+
+/// The value in `PGPASSWORD=…`, `--token=…`, `--password …` and `"secret": "…"`.
+fn assigned(text: &str, from: usize) -> Option<(usize, usize)> {
+    let part_of_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    let mut at = from;
+    loop {
+        let (word, after) = secret_word(text, at)?;
+        let name = text[..word].trim_end_matches(part_of_name).len();
+        let end = text.len() - text[after..].trim_start_matches(part_of_name).len();
+        at = end;
+        let rest = &text[end..];
+        let value =
+            match rest.strip_prefix('=').or_else(|| rest.strip_prefix("\":")).or_else(|| rest.strip_prefix("':")) {
+                Some(value) => value.trim_start(),
+                None if text[name..].starts_with("--") && rest.starts_with(' ') => rest.trim_start(),
+                None => continue,
+            };
+        let quote = value.chars().next().filter(|c| matches!(c, '"' | '\''));
+        let start = text.len() - value.len() + quote.map_or(0, char::len_utf8);
+        let ends = |c: char| match quote {
+            Some(quote) => c == quote,
+            None => c.is_whitespace() || matches!(c, '"' | '\'' | '&' | ';' | ',' | ')'),
+        };
+        let stop = text[start..].find(ends).map_or(text.len(), |length| start + length);
+        let is_option = rest.starts_with(' ') && text[start..].starts_with('-');
+        if stop > start && !is_option && text[start..stop] != *HIDDEN {
+            return Some((start, stop));
+        }
+    }
+}
 
 /// Finds the next secret at or after `from`: where it starts and ends.
 type Finder = fn(&str, usize) -> Option<(usize, usize)>;
@@ -203,6 +257,14 @@ mod tests {
         check("https://host/a@b:c", "https://host/a@b:c");
         check("Authorization: Bearer abcdefghijklmnop1234", "Authorization: Bearer [redacted]");
         check("bearer of news", "bearer of news");
+        check("mysql --password=hunter2 -e 1", "mysql --password=[redacted] -e 1");
+        check("mysql --password hunter2 -e 1", "mysql --password [redacted] -e 1");
+        check("PGPASSWORD='correct horse' psql", "PGPASSWORD='[redacted]' psql");
+        check("x?api_key=abc&y=1", "x?api_key=[redacted]&y=1");
+        check(r#"{"client_secret": "abc"}"#, r#"{"client_secret": "[redacted]"}"#);
+        check("a token ring, token=", "a token ring, token=");
+        check("reading /etc/passwd: permission denied", "reading /etc/passwd: permission denied");
+        check("--token --verbose", "--token --verbose");
         check(&format!("x ghp_{} y", "a".repeat(36)), "x [redacted] y");
         check("sk-ant-short", "sk-ant-short");
         check("-----BEGIN OPENSSH PRIVATE KEY-----\nabc\n-----END OPENSSH PRIVATE KEY----- tail", "[redacted] tail");
@@ -225,6 +287,15 @@ mod tests {
             Value::Object(kept),
             json!({ "user": "me", "password": HIDDEN, "pin": HIDDEN, "nested": { "apiKey": HIDDEN, "n": 1 } })
         );
+    }
+
+    #[test]
+    fn long_strings_are_cut_and_a_secret_at_the_cut_is_not_spared() {
+        let long = format!("{}https://me:hunter2hunter2@host {}", "x".repeat(LONGEST - 20), "y".repeat(5_000));
+        let kept = kept(&long);
+        assert!(kept.chars().count() < LONGEST + 30);
+        assert!(!kept.contains("hunter2"), "{}", &kept[LONGEST - 40..]);
+        assert!(kept.ends_with(&format!("({} bytes)", long.len())));
     }
 
     proptest! {

@@ -43,6 +43,13 @@ impl Reply {
         Self::Plain { text, structured: to_raw_value(body).ok().map(clean_json), is_error: true }
     }
 
+    /// The same, where the body says all there is to say: its JSON is the text.
+    pub fn error_body(body: &Value) -> Self {
+        let structured = to_raw_value(body).ok().map(clean_json);
+        let text = structured.as_ref().map_or_else(String::new, |body| body.get().to_owned());
+        Self::Plain { text, structured, is_error: true }
+    }
+
     /// What the model reads first.
     pub fn text(&self) -> &str {
         match self {

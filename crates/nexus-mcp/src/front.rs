@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use nexus_core::principal::Principal;
 use nexus_core::tasks::Tasks;
 
 use crate::server::Server;
@@ -66,6 +67,13 @@ impl Front {
     }
 }
 
+impl Front {
+    /// Whether a principal may still be here, for streams that outlive the request that opened them.
+    fn admits(&self, principal: &Principal) -> bool {
+        self.settings.keyless.as_ref().is_some_and(|keyless| keyless.id == principal.id) || self.keys.admits(principal)
+    }
+}
+
 /// What the operator has set for the HTTP doors.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -76,7 +84,7 @@ pub struct Settings {
     /// Proxies whose `X-Forwarded-For` is believed.
     pub proxies: Vec<address::Network>,
     /// Who may come in from loopback without a key; only the conformance suite needs it.
-    pub keyless: Option<Arc<nexus_core::principal::Principal>>,
+    pub keyless: Option<Arc<Principal>>,
 }
 
 /// Bytes. Larger requests are refused.

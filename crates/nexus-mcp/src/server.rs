@@ -343,7 +343,7 @@ fn waiting(pending: Pending) -> Reply {
         "how": how,
     });
     pending.asked();
-    Reply::error(body.to_string(), &body)
+    Reply::error_body(&body)
 }
 
 /// A tool needs something of the client that it did not offer.

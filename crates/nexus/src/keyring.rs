@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use nexus_core::audit::{Event, Row, Sink};
 use nexus_core::clock;
-use nexus_core::principal::{Level, Patterns, Principal};
+use nexus_core::principal::{Level, Patterns, Principal, PrincipalId};
 use nexus_mcp::front::auth::{Key, Keys, digest};
 
 use crate::config::Config;
@@ -154,10 +154,11 @@ impl Keyring {
 
     async fn all(&self) -> Result<Vec<(Key, Source)>> {
         let mut all = Vec::new();
-        let default = |secret: &str| Key {
-            digest: digest(secret),
-            principal: Arc::new(Principal::new(DEFAULT, Level::Trusted)),
-            expires: None,
+        let default = |secret: &str| {
+            let digest = digest(secret);
+            let id = PrincipalId::of_key(DEFAULT, &digest);
+            let principal = Arc::new(Principal { id, ..Principal::new(DEFAULT, Level::Trusted) });
+            Key { digest, principal, expires: None }
         };
         match &self.config.environment.api_key {
             Some(secret) => all.push((default(secret.expose()), Source::Environment)),
@@ -169,6 +170,7 @@ impl Keyring {
         }
         for key in &self.config.keys {
             let principal = Principal {
+                id: PrincipalId::of_key(key.name.as_ref(), &key.sha256.0),
                 allow: key.allow.0.clone(),
                 deny: key.deny.0.clone(),
                 approved: key.approved.0.clone(),
@@ -184,7 +186,12 @@ impl Keyring {
             if all.iter().any(|(known, _)| known.principal.id.as_str() == key.name) {
                 continue;
             }
-            let principal = Principal { allow: key.allow, deny: key.deny, ..Principal::new(&key.name, key.level) };
+            let principal = Principal {
+                id: PrincipalId::of_key(&key.name, &key.sha256),
+                allow: key.allow,
+                deny: key.deny,
+                ..Principal::new(&key.name, key.level)
+            };
             all.push((Key { digest: key.sha256, principal: Arc::new(principal), expires: key.expires }, Source::Store));
         }
         Ok(all)

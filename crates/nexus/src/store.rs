@@ -1,6 +1,6 @@
 //! The store: one SQLite file in the data folder. The only place with SQL.
 
-use std::fs::File;
+use std::fs::TryLockError;
 use std::path::Path;
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -65,8 +65,13 @@ impl Store {
             .statement_cache_capacity(32);
         let db = SqlitePoolOptions::new().max_connections(2).connect_with(options).await.map_err(failed)?;
         // Several doors may start beside each other on a new folder: one migrates, the others wait.
-        let lock = File::create(folder.join("store.lock")).map_err(StoreError::Lock)?;
-        lock.lock().map_err(StoreError::Lock)?;
+        let lock = private::create(&folder.join("store.lock")).map_err(StoreError::Lock)?;
+        while let Err(error) = lock.try_lock() {
+            match error {
+                TryLockError::WouldBlock => tokio::time::sleep(Duration::from_millis(2)).await,
+                TryLockError::Error(error) => return Err(StoreError::Lock(error)),
+            }
+        }
         sqlx::migrate!().run(&db).await.map_err(StoreError::Migrate)?;
         Ok(Self { db })
     }

@@ -33,6 +33,8 @@ pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// How long calls that are running at the end may take.
 const LAST_CALLS: Duration = Duration::from_secs(10);
+/// What was cut off may take this long to say so.
+const LAST_ANSWERS: Duration = Duration::from_secs(1);
 const LAST_ROWS: Duration = Duration::from_secs(5);
 
 /// A hub without doors.
@@ -97,7 +99,10 @@ impl Assembly {
         self.server.closing.cancel();
         let calm = self.tasks.finish(LAST_CALLS).await;
         if !calm {
-            warn!("{} calls or connections did not end within {} s", self.tasks.running(), LAST_CALLS.as_secs());
+            let (running, waited) = (self.tasks.running(), LAST_CALLS.as_secs());
+            warn!("{running} calls or connections did not end within {waited} s; they are cut off");
+            self.hub.ending.cancel();
+            self.tasks.finish(LAST_ANSWERS).await;
         }
         self.hub.audit.post(Row::new(Event::HubStopped).detail(format!("pid {}", std::process::id())));
         if !self.journal_tasks.finish(LAST_ROWS).await {

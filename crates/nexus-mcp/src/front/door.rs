@@ -1,8 +1,11 @@
 //! Accepts connections and serves them, and stops doing so without cutting anyone off.
 
+use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::Router;
@@ -11,11 +14,12 @@ use axum::http::{StatusCode, header};
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get, post};
+use http_body::{Frame, SizeHint};
 use hyper::server::conn::http1;
+use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tower::ServiceExt;
 use tracing::{debug, warn};
 
@@ -96,6 +100,9 @@ async fn pause_after(error: &io::Error) {
     }
 }
 
+/// A connection that is not answering anything has this long to go by itself when the hub ends.
+const PARTING: Duration = Duration::from_millis(300);
+
 async fn connection(
     front: Arc<Front>,
     routes: Router,
@@ -107,26 +114,89 @@ async fn connection(
     if let Err(error) = stream.set_nodelay(true) {
         debug!(%error, "no TCP_NODELAY");
     }
-    let service = routes.map_request(move |mut request: hyper::Request<hyper::body::Incoming>| {
+    let answering = Arc::new(watch::Sender::new(0_usize));
+    let busy = answering.clone();
+    let service = service_fn(move |mut request: hyper::Request<hyper::body::Incoming>| {
+        let answer = Answering::begin(&busy);
         request.extensions_mut().insert(ConnectInfo(peer));
-        request.map(axum::body::Body::new)
+        let response = routes.clone().oneshot(request.map(axum::body::Body::new));
+        async move { Ok::<_, Infallible>(response.await?.map(|body| Answered { body, _answer: answer })) }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(SLOWEST_SENDER)
         .max_buf_size(64 * 1024)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(service));
+        .serve_connection(TokioIo::new(stream), service);
     tokio::pin!(connection);
     let closing = front.server.closing.clone();
     let served = tokio::select! {
         served = connection.as_mut() => served,
         () = closing.cancelled() => {
             connection.as_mut().graceful_shutdown();
-            connection.await
+            tokio::select! {
+                served = connection => served,
+                () = quiet(&answering) => Ok(()),
+            }
         }
     };
     if let Err(error) = served {
         debug!(%peer, %error, "connection ended early");
     }
     drop(place);
+}
+
+/// Nothing has been on its way for a while: whoever is connected has sent half a request, or nothing.
+async fn quiet(answering: &watch::Sender<usize>) {
+    let mut count = answering.subscribe();
+    loop {
+        if count.wait_for(|count| *count == 0).await.is_err() {
+            return;
+        }
+        tokio::time::sleep(PARTING).await;
+        if *count.borrow() == 0 {
+            return;
+        }
+    }
+}
+
+/// A request that is being answered, from its head to the end of its response.
+struct Answering(Arc<watch::Sender<usize>>);
+
+impl Answering {
+    fn begin(count: &Arc<watch::Sender<usize>>) -> Self {
+        count.send_modify(|count| *count += 1);
+        Self(count.clone())
+    }
+}
+
+impl Drop for Answering {
+    fn drop(&mut self) {
+        self.0.send_modify(|count| *count -= 1);
+    }
+}
+
+/// A response body that tells when it is over.
+struct Answered {
+    body: axum::body::Body,
+    _answer: Answering,
+}
+
+impl http_body::Body for Answered {
+    type Data = bytes::Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
 }

@@ -47,7 +47,8 @@ impl Duplex {
                 }
             }
             Ok(Incoming::Batch(_)) => {
-                self.refuse(None, &RpcError::invalid_request("this protocol version takes one message at a time")).await
+                self.refuse(None, &RpcError::invalid_request("this protocol version takes one message at a time"))
+                    .await;
             }
             Err(error) => self.refuse(None, &error).await,
         }

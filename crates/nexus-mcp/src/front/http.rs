@@ -46,13 +46,19 @@ pub async fn mcp(
 }
 
 /// Reads a body of bounded size in bounded time.
-pub async fn read_body(headers: &HeaderMap, body: Body) -> Result<Bytes, Response> {
+pub async fn read_body(front: &Front, headers: &HeaderMap, body: Body) -> Result<Bytes, Response> {
     let declared = text(headers, header::CONTENT_LENGTH).and_then(|length| length.parse::<usize>().ok()).unwrap_or(0);
     let too_large = || refusal(StatusCode::PAYLOAD_TOO_LARGE, "the body is larger than 4 MiB");
     if declared > LARGEST_BODY {
         return Err(too_large());
     }
-    match timeout(SLOWEST_SENDER, axum::body::to_bytes(body, LARGEST_BODY)).await {
+    let reading = timeout(SLOWEST_SENDER, axum::body::to_bytes(body, LARGEST_BODY));
+    let read = tokio::select! {
+        biased;
+        read = reading => read,
+        () = front.server.closing.cancelled() => return Err(refusal(StatusCode::SERVICE_UNAVAILABLE, "the hub is ending")),
+    };
+    match read {
         Ok(Ok(bytes)) => Ok(bytes),
         Ok(Err(error)) => {
             let over =
@@ -74,7 +80,7 @@ async fn post(front: &Arc<Front>, principal: Arc<Principal>, headers: &HeaderMap
     if !(accepts(headers, "application/json") && accepts(headers, "text/event-stream")) {
         return refusal(StatusCode::NOT_ACCEPTABLE, "Accept must list application/json and text/event-stream");
     }
-    let bytes = match read_body(headers, body).await {
+    let bytes = match read_body(front, headers, body).await {
         Ok(bytes) => bytes,
         Err(refusal) => return refusal,
     };
@@ -150,7 +156,27 @@ async fn one(
     };
     exchange.progress_token = params.meta.as_ref().and_then(|meta| meta.progress_token).map(ToOwned::to_owned);
     drop(params);
+    if request.method == "subscriptions/listen" {
+        end_when_revoked(front, &exchange);
+    }
     Ok(respond(front, request, exchange, inbox).await)
+}
+
+/// A subscription outlives the request that the key was checked for.
+fn end_when_revoked(front: &Arc<Front>, exchange: &Exchange) {
+    let (front, principal, listening) = (front.clone(), exchange.principal.clone(), exchange.cancel.clone());
+    let mut keys = front.keys.changes();
+    front.tasks.clone().spawn("key of a subscription", async move {
+        loop {
+            tokio::select! {
+                () = listening.cancelled() => return,
+                () = front.server.closing.cancelled() => return,
+                _ = keys.changed() => if !front.admits(&principal) {
+                    return listening.cancel();
+                },
+            }
+        }
+    });
 }
 
 fn notified(
@@ -235,32 +261,30 @@ async fn batch(
     }
     let mut answers = Vec::new();
     for message in messages {
-        match message {
-            Message::Request(request) => {
-                let (outbox, _) = mpsc::channel(1);
-                let exchange = Exchange::new(
-                    request.id.clone(),
-                    principal.clone(),
-                    connected.session.clone(),
-                    Era::Legacy,
-                    connected.peer.clone(),
-                    outbox,
-                );
-                let id = request.id.clone();
-                answers.push(
-                    answer(front.server.clone(), request, Arc::new(exchange))
-                        .map(move |answer| wire::response(&id, &answer)),
-                );
-            }
-            other => {
-                one(front, principal.clone(), headers, other).boxed().await?;
-            }
-        }
+        let Message::Request(request) = message else {
+            one(front, principal.clone(), headers, message).boxed().await?;
+            continue;
+        };
+        // As on a connection of their own: a lost connection does not cancel them, a notification does.
+        let (outbox, _) = mpsc::channel(1);
+        let (session, peer) = (connected.session.clone(), connected.peer.clone());
+        let exchange = Exchange::new(request.id.clone(), principal.clone(), session, Era::Legacy, peer, outbox);
+        let (id, cancel) = (request.id.clone(), exchange.cancel.clone());
+        let running = connected.peer.start(&id, &cancel);
+        let server = front.server.clone();
+        answers.push(front.tasks.spawn("request", async move {
+            let answer = match running {
+                Some(_running) => answer(server, request, Arc::new(exchange)).await,
+                None => Err(RpcError::invalid_request("this id is in use by a request that is still running")),
+            };
+            (!cancel.is_cancelled()).then(|| wire::response(&id, &answer))
+        }));
     }
     if answers.is_empty() {
         return Ok(StatusCode::ACCEPTED.into_response());
     }
-    Ok(json(StatusCode::OK, format!("[{}]", join_all(answers).await.join(","))))
+    let answered = join_all(answers).await.into_iter().filter_map(|ended| ended.ok().flatten().flatten());
+    Ok(json(StatusCode::OK, format!("[{}]", answered.collect::<Vec<_>>().join(","))))
 }
 
 /// The old era's stream beside the requests: tells of changed lists until the client hangs up.
@@ -310,7 +334,7 @@ impl Listener {
                 }
                 moved = self.keys.changed() => {
                     moved.ok()?;
-                    if !self.front.keys.admits(&self.principal) {
+                    if !self.front.admits(&self.principal) {
                         return None;
                     }
                 }

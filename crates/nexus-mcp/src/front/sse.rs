@@ -1,7 +1,7 @@
 //! HTTP+SSE of 2024-11-05: a stream at `/sse`, and messages posted to the address it names.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use axum::Extension;
 use axum::body::Body;
@@ -39,10 +39,13 @@ pub async fn open(State(front): State<Arc<Front>>, Extension(principal): Extensi
     front.sessions.started(&connected);
     let (outbox, inbox) = mpsc::channel(OUTBOX);
     let duplex = Duplex::new(front.server.clone(), front.tasks.clone(), connected.session.clone(), outbox);
-    front.streams.lock().insert(connected.id.clone(), Arc::new(duplex));
+    let duplex = Arc::new(duplex);
+    // The table alone keeps it: when the stream is gone, nothing is left to write to.
+    let behind = Arc::downgrade(&duplex);
+    front.streams.lock().insert(connected.id.clone(), duplex);
 
     let address = format!("event: endpoint\ndata: /messages?sessionId={}\n\n", connected.id);
-    let feed = Feed { keys: front.keys.changes(), front, principal, open, inbox };
+    let feed = Feed { keys: front.keys.changes(), front, principal, open, inbox, duplex: behind };
     let messages = with_signs_of_life(feed, |feed| feed.next().boxed());
     event_stream(Body::from_stream(stream::iter([Ok(address.into())]).chain(messages)))
 }
@@ -53,7 +56,16 @@ struct Feed {
     principal: Arc<Principal>,
     open: OpenStream,
     inbox: mpsc::Receiver<String>,
+    duplex: Weak<Duplex>,
     keys: watch::Receiver<u64>,
+}
+
+/// The hub is to end, and everything that was asked on this stream has been answered.
+async fn drained(front: &Front, duplex: &Weak<Duplex>) {
+    front.server.closing.cancelled().await;
+    if let Some(duplex) = duplex.upgrade() {
+        duplex.drained().await;
+    }
 }
 
 impl Feed {
@@ -63,10 +75,10 @@ impl Feed {
                 biased;
                 message = self.inbox.recv() => return message.map(|message| event(&message)),
                 () = self.open.0.ended.cancelled() => return None,
-                () = self.front.server.closing.cancelled() => return None,
+                () = drained(&self.front, &self.duplex) => return self.inbox.try_recv().ok().map(|message| event(&message)),
                 moved = self.keys.changed() => {
                     moved.ok()?;
-                    if !self.front.keys.admits(&self.principal) {
+                    if !self.front.admits(&self.principal) {
                         return None;
                     }
                 }
@@ -108,7 +120,7 @@ pub async fn post(
         return (StatusCode::NOT_FOUND, "no such session: open /sse again\n").into_response();
     };
     let (head, body) = request.into_parts();
-    match read_body(&head.headers, body).await {
+    match read_body(&front, &head.headers, body).await {
         Ok(bytes) => {
             duplex.receive(&principal, &bytes).await;
             (StatusCode::ACCEPTED, "Accepted").into_response()

@@ -53,7 +53,7 @@ pub async fn respond(
     let mut answering = Box::pin(answer(front.server.clone(), request, Arc::new(exchange)));
     if let Poll::Ready(answer) = futures_util::poll!(&mut answering) {
         drop(answering);
-        return finished(&id, &answer, &mut inbox);
+        return finished(&id, era, &answer, &mut inbox);
     }
 
     let Some(running) = peer.start(&id, &cancel) else {
@@ -78,9 +78,9 @@ pub async fn respond(
             Ok(_) if era == Era::Legacy && cancel.is_cancelled() => event_stream(Body::empty()),
             Ok(answer) => {
                 guard.map(DropGuard::disarm);
-                finished(&id, &answer, &mut inbox)
+                finished(&id, era, &answer, &mut inbox)
             }
-            Err(_) => finished(&id, &Err(broken()), &mut inbox),
+            Err(_) => finished(&id, era, &Err(broken()), &mut inbox),
         },
         first = inbox.recv() => Events::start(id, first, inbox, ending, cancel, guard),
         () = sleep(QUIET) => Events::start(id, None, inbox, ending, cancel, guard),
@@ -88,11 +88,15 @@ pub async fn respond(
 }
 
 /// All is said: one JSON document, or a short stream when there were notifications on the way.
-fn finished(id: &RequestId, answer: &Answer, inbox: &mut mpsc::Receiver<String>) -> Response {
+fn finished(id: &RequestId, era: Era, answer: &Answer, inbox: &mut mpsc::Receiver<String>) -> Response {
     let text = wire::response(id, answer);
     match inbox.try_recv() {
         Err(_) => {
-            let status = answer.as_ref().map_or_else(|error| error.status, |_| 200);
+            // In the old era a status tells of the session: 404 would make the client open a new one.
+            let status = match answer {
+                Err(error) if era == Era::Modern => error.status,
+                _ => 200,
+            };
             json(StatusCode::from_u16(status).unwrap_or(StatusCode::OK), text)
         }
         Ok(first) => {

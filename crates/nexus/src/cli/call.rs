@@ -56,7 +56,7 @@ fn readable(result: &Value) -> String {
         match value {
             Value::Null => {}
             Value::String(text) if text.contains('\n') => {
-                out.push_str(&format!("{name}:\n{}\n", text.trim_end_matches('\n')))
+                out.push_str(&format!("{name}:\n{}\n", text.trim_end_matches('\n')));
             }
             Value::String(text) => out.push_str(&format!("{name}: {text}\n")),
             Value::Array(items) => {

@@ -38,7 +38,7 @@ pub async fn run(loaded: Loaded, env: &Env) -> Result<ExitCode> {
             )?;
         }
         Claim::Taken(holder) => {
-            info!("a door only: process {} does the background work of this data folder", holder.pid)
+            info!("a door only: process {} does the background work of this data folder", holder.pid);
         }
     }
     let principal = Arc::new(Principal::new(LOCAL, Level::Trusted));

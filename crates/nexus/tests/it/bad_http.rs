@@ -125,10 +125,28 @@ async fn bad_arguments_are_a_result_that_names_the_field() {
 }
 
 #[tokio::test]
+async fn arguments_of_any_depth_are_refused_and_disturb_nobody() {
+    let hub = Hub::start().await;
+    let depth = 200_000;
+    for client in hub.both(&hub.key).await {
+        for (open, close) in [("[", "]"), ("{\"a\":", "}")] {
+            let deep = format!("{}1{}", open.repeat(depth), close.repeat(depth));
+            let message = client.message("tools/call", json!({ "name": "read_file", "arguments": { "path": "DEEP" } }));
+            let text = message.to_string().replace("\"DEEP\"", &deep);
+            let answer = client.exchange(&client.ask(&message).body(&text)).await;
+            let refused = answer.message()["error"].is_object() || answer.result()["isError"] == true;
+            assert!(refused, "{answer:?}");
+            assert!(!client.tools().await.is_empty());
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_body_that_is_too_large_is_refused_declared_or_not() {
     let hub = Hub::start().await;
     let client = hub.modern(&hub.key);
-    let message = client.message("tools/call", json!({ "name": "echo", "arguments": { "message": "x".repeat(5 << 20) } }));
+    let message =
+        client.message("tools/call", json!({ "name": "echo", "arguments": { "message": "x".repeat(5 << 20) } }));
     let ask = client.ask(&message);
     assert_eq!(hub.ask(&ask).await.status(), 413);
     // Only said to be large: refused before it comes.
@@ -219,7 +237,8 @@ async fn headers_that_do_not_say_what_the_body_says_are_refused() {
 async fn an_argument_that_belongs_in_a_header_must_stand_there() {
     let hub = Hub::start().conformance().await;
     let client = hub.modern(&hub.key);
-    let ask = client.ask(&client.message("tools/call", json!({ "name": "test_custom_header", "arguments": { "value": "eu" } })));
+    let ask = client
+        .ask(&client.message("tools/call", json!({ "name": "test_custom_header", "arguments": { "value": "eu" } })));
     refused(&hub, &client, &ask, 400, -32020).await;
     refused(&hub, &client, &ask.clone().header("Mcp-Param-Value", "us"), 400, -32020).await;
     assert_eq!(hub.ask(&ask.header("Mcp-Param-Value", "eu")).await.status(), 200);

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{Client, Hub, Wire, is_alive, rpc, secret, until};
+use crate::support::{Ask, Client, Hub, Wire, is_alive, rpc, secret, until};
 
 fn sleep(token: &str) -> Value {
     json!({ "name": "test_sleep", "arguments": { "seconds": 300 }, "_meta": { "progressToken": token } })
@@ -25,7 +25,8 @@ async fn progress_comes_on_the_calls_own_stream_with_its_token_and_the_answer_la
     let hub = Hub::start().conformance().await;
     for client in hub.both(&hub.key).await {
         for token in [json!("tok-\u{fc}"), json!(7)] {
-            let params = json!({ "name": "test_tool_with_progress", "arguments": {}, "_meta": { "progressToken": token } });
+            let params =
+                json!({ "name": "test_tool_with_progress", "arguments": {}, "_meta": { "progressToken": token } });
             let answer = client.send("tools/call", params).await;
             assert!(answer.head.is_stream());
             assert_eq!(answer.head.header("x-accel-buffering"), Some("no"));
@@ -125,6 +126,40 @@ async fn hanging_up_does_not_cancel_in_the_old_era() {
     let sleep = json!({ "name": "test_sleep", "arguments": { "seconds": 1 }, "_meta": { "progressToken": 1 } });
     drop(sleeping(&client, &client.message("tools/call", sleep)).await);
     hub.audit_has("call test_sleep allowed ok").await;
+}
+
+/// A batch of 2025-03-26 that is running: the tools change when it begins, and then it waits.
+async fn running_batch(hub: &Hub, seconds: u32) -> (Client, Wire) {
+    let client = Client::initialized(hub, &hub.key, "2025-03-26").await;
+    let get = Ask::get("/mcp").key(&hub.key).header("Mcp-Session-Id", client.session.as_ref().unwrap());
+    let (_, mut changes) = hub.open(&get).await;
+    let batch = json!([
+        rpc(71, "tools/call", &json!({ "name": "test_trigger_tool_change", "arguments": {} })),
+        rpc(72, "tools/call", &json!({ "name": "test_sleep", "arguments": { "seconds": seconds } })),
+    ]);
+    let wire = client.start(&batch).await;
+    assert_eq!(changes.next().await["method"], "notifications/tools/list_changed");
+    (client, wire)
+}
+
+#[tokio::test]
+async fn hanging_up_does_not_cancel_a_batch_either() {
+    let hub = Hub::start().conformance().await;
+    let (_client, wire) = running_batch(&hub, 1).await;
+    drop(wire);
+    let ended = |row: &crate::support::AuditRow| row.tool.as_deref() == Some("test_sleep");
+    let rows = hub.audit_reaches(|rows| rows.iter().any(ended)).await;
+    assert_eq!(rows.into_iter().find(ended).unwrap().told(), "call test_sleep allowed ok");
+}
+
+#[tokio::test]
+async fn a_request_in_a_batch_can_be_cancelled() {
+    let hub = Hub::start().conformance().await;
+    let (client, _wire) = running_batch(&hub, 5).await;
+    assert_eq!(hub.ask(&client.ask(&cancelled(&json!(72)))).await.status(), 202);
+    let ended = |row: &crate::support::AuditRow| row.tool.as_deref() == Some("test_sleep");
+    let rows = hub.audit_reaches(|rows| rows.iter().any(ended)).await;
+    assert_eq!(rows.into_iter().find(ended).unwrap().told(), "call test_sleep allowed cancelled");
 }
 
 /// Runs a command that starts another, tells both numbers, and waits for long.

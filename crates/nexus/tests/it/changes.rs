@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{Ask, Client, Hub};
+use crate::support::{Ask, Client, Hub, Stdio};
 
 async fn change(client: &Client) {
     client.call("test_trigger_tool_change", json!({})).await;
@@ -19,7 +19,8 @@ async fn listen(client: &Client, params: Value) -> (Value, crate::support::Wire)
 async fn the_old_era_is_told_on_the_get_stream_of_every_session() {
     let hub = Hub::start().conformance().await;
     let (one, two) = (hub.legacy(&hub.key).await, hub.legacy(&hub.key).await);
-    let get = |client: &Client| Ask::get("/mcp").key(&hub.key).header("Mcp-Session-Id", client.session.as_ref().unwrap());
+    let get =
+        |client: &Client| Ask::get("/mcp").key(&hub.key).header("Mcp-Session-Id", client.session.as_ref().unwrap());
     let (_, mut first) = hub.open(&get(&one)).await;
     let (head, mut second) = hub.open(&get(&two)).await;
     assert!(head.is_stream());
@@ -91,4 +92,23 @@ async fn a_subscription_of_a_hub_without_prompts_gets_tools_only() {
     let wanted = json!({ "notifications": { "toolsListChanged": true, "promptsListChanged": true } });
     let (_, mut stream) = listen(&client, wanted).await;
     assert_eq!(stream.next().await["params"]["notifications"], json!({ "toolsListChanged": true }));
+}
+
+#[tokio::test]
+async fn a_subscription_on_the_pipe_is_acknowledged_and_does_not_hold_up_the_end() {
+    let hub = Hub::start().await;
+    let mut door = Stdio::modern(&hub.program(&["stdio"]));
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    let params = json!({ "_meta": meta, "notifications": { "toolsListChanged": true } });
+    door.send(&json!({ "jsonrpc": "2.0", "id": "sub", "method": "subscriptions/listen", "params": params })).await;
+    let acknowledged = door.next().await.unwrap();
+    assert_eq!(acknowledged["method"], "notifications/subscriptions/acknowledged");
+    assert_eq!(acknowledged["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"], "sub");
+    assert!(door.request("tools/list", json!({})).await["result"].is_object());
+    let (rest, code) = door.end().await;
+    assert_eq!(code, Some(0));
+    assert!(rest.iter().all(|message| message["id"] == "sub"), "{rest:?}");
 }

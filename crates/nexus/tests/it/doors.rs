@@ -59,8 +59,13 @@ async fn each_door_and_era_is_named_in_the_record() {
         ways
     };
     let rows = hub.audit_reaches(|rows| calls(rows).len() == 5).await;
-    let expected =
-        ["http legacy default", "http modern default", "sse legacy default", "stdio legacy local", "stdio modern local"];
+    let expected = [
+        "http legacy default",
+        "http modern default",
+        "sse legacy default",
+        "stdio legacy local",
+        "stdio modern local",
+    ];
     assert_eq!(calls(&rows), expected);
 }
 

@@ -113,7 +113,9 @@ async fn a_hub_without_a_key_makes_one_shows_it_once_and_keeps_it_private() {
     }
     let said = hub.said();
     let mcp = format!("http://{}/mcp", hub.address);
-    assert!(said.contains(&format!("claude mcp add --transport http nexus {mcp} --header \"Authorization: Bearer {key}\"")));
+    assert!(
+        said.contains(&format!("claude mcp add --transport http nexus {mcp} --header \"Authorization: Bearer {key}\""))
+    );
     for client in ["Claude Desktop", "opencode", "Codex"] {
         assert!(said.contains(client), "{client}");
     }
@@ -151,10 +153,8 @@ async fn keys_in_the_file_have_the_level_it_says() {
 
 #[tokio::test]
 async fn a_tool_that_a_key_may_not_use_is_unlisted_and_unknown() {
-    let hub = Hub::start()
-        .key("reader", "allow: ['read_*', 'get_*'], deny: [get_env]")
-        .key("nobody", "allow: []")
-        .await;
+    let hub =
+        Hub::start().key("reader", "allow: ['read_*', 'get_*'], deny: [get_env]").key("nobody", "allow: []").await;
     for reader in hub.both(&secret("reader")).await {
         assert_eq!(reader.tools().await, ["get_session_info", "read_file", "read_output"]);
         for hidden in ["get_env", "run_command", "list_directory"] {

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::support::{Ask, Client, Hub, secret, until};
+use crate::support::{Ask, Client, Hub, secret, until, within};
 
 #[tokio::test]
 async fn another_keys_session_does_not_exist() {
@@ -46,8 +46,7 @@ async fn delete_ends_a_session_and_its_streams() {
     let hub = Hub::start().await;
     let client = hub.legacy(&hub.key).await;
     let session = client.session.clone().unwrap();
-    let (head, mut stream) =
-        hub.open(&Ask::get("/mcp").key(&hub.key).header("Mcp-Session-Id", &session)).await;
+    let (head, mut stream) = hub.open(&Ask::get("/mcp").key(&hub.key).header("Mcp-Session-Id", &session)).await;
     assert_eq!(head.status, 200);
     let delete = Ask::new("DELETE", "/mcp").key(&hub.key).header("Mcp-Session-Id", &session);
     let gone = hub.ask(&delete).await.status();
@@ -78,7 +77,8 @@ async fn the_old_era_needs_a_session() {
 async fn when_there_are_too_many_sessions_the_idle_go_and_the_busy_stay() {
     let hub = Hub::start().yaml("server: { limits: { sessions: 2 } }").await;
     let busy = hub.legacy(&hub.key).await;
-    let listen = |client: &Client| Ask::get("/mcp").key(&hub.key).header("Mcp-Session-Id", client.session.as_ref().unwrap());
+    let listen =
+        |client: &Client| Ask::get("/mcp").key(&hub.key).header("Mcp-Session-Id", client.session.as_ref().unwrap());
     let (_, _stream) = hub.open(&listen(&busy)).await;
     let idle = hub.legacy(&hub.key).await;
     let third = hub.legacy(&hub.key).await;
@@ -103,9 +103,7 @@ async fn an_sse_session_ends_with_its_stream() {
     assert_eq!(sessions().await, 1);
     let endpoint = sse.endpoint.clone();
     drop(sse);
-    while sessions().await > 0 {
-        tokio::task::yield_now().await;
-    }
+    within("the end of the session", async { while sessions().await > 0 {} }).await;
     assert_eq!(hub.ask(&Ask::new("POST", &endpoint).key(&hub.key).body("{}")).await.status(), 404);
     hub.audit_reaches(|rows| rows.iter().any(|row| row.event == "session_ended")).await;
 }
@@ -167,10 +165,7 @@ async fn one_session_has_a_limited_number_of_calls_in_flight() {
 
 #[tokio::test]
 async fn a_key_that_calls_too_fast_is_told_when_to_come_back_and_others_are_not() {
-    let hub = Hub::start()
-        .key("other", "")
-        .yaml("server: { rate_limit: { per_second: 1, burst: 5 } }")
-        .await;
+    let hub = Hub::start().key("other", "").yaml("server: { rate_limit: { per_second: 1, burst: 5 } }").await;
     let client = hub.modern(&hub.key);
     let ask = client.ask(&client.message("tools/list", json!({})));
     let mut wire = hub.connect().await;

@@ -5,7 +5,7 @@ use std::os::unix::fs::FileTypeExt;
 use serde_json::json;
 use tokio::net::TcpStream;
 
-use crate::support::{Ask, Client, Hub, Wire, finish, is_alive, rpc, secret, until};
+use crate::support::{Ask, Client, Hub, Wire, finish, is_alive, rpc, secret, until, within};
 
 async fn sleeping(client: &Client, seconds: f64) -> Wire {
     let params = json!({ "name": "test_sleep", "arguments": { "seconds": seconds }, "_meta": { "progressToken": 1 } });
@@ -57,9 +57,7 @@ async fn a_call_in_flight_is_answered_and_nobody_new_is_let_in() {
     hub.terminate();
     hub.says("ending; calls in flight have 10 s").await;
     let address = hub.address.clone();
-    while TcpStream::connect(&address).await.is_ok() {
-        tokio::task::yield_now().await;
-    }
+    within("the end of listening", async { while TcpStream::connect(&address).await.is_ok() {} }).await;
     assert!(hub.is_running());
     for mut wire in waiting {
         let mut last = wire.next().await;
@@ -190,7 +188,8 @@ async fn a_command_that_does_not_end_in_time_is_killed_and_its_end_recorded() {
     assert_eq!(hub.stop().await.code(), Some(1), "{}", hub.said());
     until("the end of the group", || !pids.iter().any(|pid| is_alive(*pid))).await;
     assert!(leftovers(&hub).is_empty());
-    let told: Vec<String> = hub.audit().await.iter().map(|row| row.told()).filter(|told| told.contains("run_command")).collect();
+    let told: Vec<String> =
+        hub.audit().await.iter().map(|row| row.told()).filter(|told| told.contains("run_command")).collect();
     assert_eq!(told.first().map(String::as_str), Some("begun run_command allowed"));
     assert_eq!(told.len(), 2, "what was begun has an end: {told:?}");
 }

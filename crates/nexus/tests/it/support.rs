@@ -133,9 +133,11 @@ impl Hub {
         signal(self.pid, rustix::process::Signal::TERM);
     }
 
-    /// Waits for its end.
+    /// Waits for its end, and for its last words.
     pub async fn ended(&mut self) -> ExitStatus {
-        within("the end of the hub", self.child.wait()).await.unwrap()
+        let status = within("the end of the hub", self.child.wait()).await.unwrap();
+        within("the end of stderr", last_words(&self.talk)).await;
+        status
     }
 
     pub fn is_running(&mut self) -> bool {
@@ -156,6 +158,13 @@ impl Hub {
     pub fn made_key(&self) -> String {
         std::fs::read_to_string(self.data.join("key")).unwrap().trim().to_owned()
     }
+}
+
+/// All that was said, once nobody can say more.
+pub async fn last_words(talk: &watch::Receiver<String>) -> String {
+    let mut talk = talk.clone();
+    while talk.changed().await.is_ok() {}
+    talk.borrow().clone()
 }
 
 pub fn signal(pid: u32, signal: rustix::process::Signal) {
@@ -275,7 +284,17 @@ impl IntoFuture for Setup {
             let address = line.split_once("mcp=http://").unwrap().1.split_once("/mcp").unwrap().0.to_owned();
             let key = self.env.iter().find(|(name, _)| name == "MCP_API_KEY").map(|(_, key)| key.clone());
             let pid = child.id().unwrap();
-            Hub { address, data, key: key.unwrap_or_default(), pid, folder: self.folder, config, env: self.env, child, talk }
+            Hub {
+                address,
+                data,
+                key: key.unwrap_or_default(),
+                pid,
+                folder: self.folder,
+                config,
+                env: self.env,
+                child,
+                talk,
+            }
         })
     }
 }

@@ -10,7 +10,6 @@ use super::{DEADLINE, Hub, LOOK_AGAIN};
 #[derive(Clone, Debug, FromRow)]
 pub struct AuditRow {
     pub event: String,
-    pub session: Option<String>,
     pub principal: Option<String>,
     pub transport: Option<String>,
     pub era: Option<String>,
@@ -18,7 +17,6 @@ pub struct AuditRow {
     pub call_id: Option<String>,
     pub tool: Option<String>,
     pub access: Option<String>,
-    pub summary: Option<String>,
     pub arguments: Option<String>,
     pub decision: Option<String>,
     pub how: Option<String>,
@@ -43,7 +41,7 @@ impl AuditRow {
 pub async fn rows(data: &Path) -> Vec<AuditRow> {
     let options = sqlx::sqlite::SqliteConnectOptions::new().filename(data.join("nexus.db")).read_only(true);
     let mut connection = options.connect().await.unwrap();
-    let all = "SELECT event, session, principal, transport, era, client, call_id, tool, access, summary, arguments, \
+    let all = "SELECT event, principal, transport, era, client, call_id, tool, access, arguments, \
                decision, how, outcome, detail FROM audit ORDER BY rowid";
     sqlx::query_as(all).fetch_all(&mut connection).await.unwrap()
 }

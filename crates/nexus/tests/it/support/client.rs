@@ -182,8 +182,7 @@ pub async fn finish(wire: &mut Wire) -> Answer {
         return Answer { head, messages };
     }
     let response: Response = wire.rest(head.clone()).await;
-    if !response.body.is_empty() {
-        messages.push(response.json());
-    }
+    // What is refused before anyone looks at it is told in plain words, or in none.
+    messages.extend(serde_json::from_str::<Value>(&response.body));
     Answer { head, messages }
 }

@@ -226,6 +226,11 @@ impl Wire {
 
     /// The next event; none when the stream has ended. Comments are passed over.
     pub async fn event(&mut self) -> Option<Event> {
+        // Signs of life are no event: the deadline is for them all together.
+        within("an event, or the end of the stream", self.next_event()).await
+    }
+
+    async fn next_event(&mut self) -> Option<Event> {
         loop {
             if let Some(at) = self.pending.find("\n\n") {
                 let block: String = self.pending.drain(..at + 2).collect();
