@@ -142,7 +142,7 @@ impl ToolSpec {
             "inputSchema": input,
         });
         if let (Some(output), Some(fields)) = (&output, listed.as_object_mut()) {
-            fields.insert("outputSchema".into(), Value::Object(output.clone()));
+            fields.insert("outputSchema".into(), with_errors(output, most));
         }
         listed["annotations"] = annotations(&title, most);
         let rendered = listed.to_string().into_boxed_str();
@@ -159,6 +159,22 @@ impl ToolSpec {
             rendered,
         })
     }
+}
+
+/// What clients are told of the replies: the tool's own, an error, and for a write also that it waits. The
+/// TypeScript SDK holds even error results to the schema, and would hide from the model what went wrong.
+fn with_errors(reply: &Map<String, Value>, most: Access) -> Value {
+    let error = json!({ "type": "object", "properties": { "error": { "type": "object" } }, "required": ["error"] });
+    let waits = json!({
+        "type": "object",
+        "properties": { "status": { "const": "approval_required" } },
+        "required": ["status", "action", "code", "how"],
+    });
+    let mut any = vec![Value::Object(reply.clone()), error];
+    if most == Access::Write {
+        any.push(waits);
+    }
+    json!({ "type": "object", "anyOf": any })
 }
 
 /// All four hints, for clients whose defaults differ. A tool that may write is shown as one that does.
