@@ -63,8 +63,13 @@ impl Keys {
     /// From now on these and no others are in force.
     pub fn replace(&self, keys: Vec<Key>) {
         let mut table = Table::new();
+        let before = self.table.read().clone();
         for key in keys {
-            let holder = Holder { bucket: Arc::new(Bucket::new(self.rate)), key };
+            let same = before
+                .get(&prefix(&key.digest))
+                .and_then(|held| held.iter().find(|held| held.key.digest == key.digest));
+            let bucket = same.map_or_else(|| Arc::new(Bucket::new(self.rate)), |held| held.bucket.clone());
+            let holder = Holder { bucket, key };
             table.entry(prefix(&holder.key.digest)).or_default().push(holder);
         }
         *self.table.write() = Arc::new(table);
@@ -89,7 +94,16 @@ impl Keys {
         table.values().flatten().any(|holder| holder.key.principal.id == principal.id && in_force(holder))
     }
 
-    /// Moves when a key is made or revoked.
+    /// Tells the open streams to look again when a key has run out. The door calls it now and then.
+    pub fn expire(&self) {
+        let (now, table) = (clock::now(), self.table.read().clone());
+        let ran_out = |holder: &Holder| holder.key.expires.is_some_and(|expires| expires <= now);
+        if table.values().flatten().any(ran_out) {
+            self.changes.send_modify(|revision| *revision += 1);
+        }
+    }
+
+    /// Moves when a key is made or revoked, or has run out.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
     }
@@ -157,7 +171,9 @@ pub struct Failures {
 struct Failed {
     times: u32,
     last: Instant,
-    waiting: u32,
+    recorded: Option<Instant>,
+    /// Tries since the last recorded one.
+    unrecorded: u32,
 }
 
 /// Wrong keys that cost nothing: a person pasting the wrong one.
@@ -167,44 +183,52 @@ const LONGEST_WAIT: Duration = Duration::from_secs(5);
 const FORGIVEN_AFTER: Duration = Duration::from_secs(600);
 /// Addresses remembered at most; the quietest goes first.
 const REMEMBERED: usize = 4096;
-/// Requests of one address that may wait for their refusal at once.
-const WAITING_AT_ONCE: u32 = 8;
+/// Tries of one address come into the record at most this often, with their number: a flood must not fill the disk.
+const RECORD_EVERY: Duration = Duration::from_secs(1);
 
-/// What an address that sent a wrong key gets.
+/// What becomes of a wrong key.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Slowed {
-    /// The refusal, after this long.
-    Wait(Duration),
-    /// Too many are waiting already: told to go away at once, and not recorded again.
-    GoAway,
+pub struct Slowed {
+    /// The refusal waits this long.
+    pub wait: Duration,
+    /// Whether it is recorded, and how many before it were not.
+    pub record: Option<u32>,
 }
 
 impl Failures {
-    /// Notes a wrong key. Whoever gets `Wait` calls [`Failures::waited`] afterwards.
+    /// Notes a wrong key.
     pub fn note(&self, address: IpAddr) -> Slowed {
-        let now = Instant::now();
+        let (now, address) = (Instant::now(), neighbourhood(address));
         let mut by_address = self.by_address.lock();
         if by_address.len() >= REMEMBERED && !by_address.contains_key(&address) {
             let quietest = by_address.iter().min_by_key(|(_, failed)| failed.last).map(|(address, _)| *address);
             quietest.and_then(|address| by_address.remove(&address));
         }
-        let failed = by_address.entry(address).or_insert(Failed { times: 0, last: now, waiting: 0 });
-        if failed.waiting >= WAITING_AT_ONCE {
-            return Slowed::GoAway;
-        }
+        let new = Failed { times: 0, last: now, recorded: None, unrecorded: 0 };
+        let failed = by_address.entry(address).or_insert(new);
         if now.duration_since(failed.last) > FORGIVEN_AFTER {
             failed.times = 0;
         }
         failed.times = failed.times.saturating_add(1);
         failed.last = now;
-        failed.waiting += 1;
-        Slowed::Wait(wait_after(failed.times))
+        let due =
+            failed.times <= FREE_TRIES || failed.recorded.is_none_or(|last| now.duration_since(last) >= RECORD_EVERY);
+        let record = if due {
+            failed.recorded = Some(now);
+            Some(std::mem::take(&mut failed.unrecorded))
+        } else {
+            failed.unrecorded = failed.unrecorded.saturating_add(1);
+            None
+        };
+        Slowed { wait: wait_after(failed.times), record }
     }
+}
 
-    pub fn waited(&self, address: IpAddr) {
-        if let Some(failed) = self.by_address.lock().get_mut(&address) {
-            failed.waiting = failed.waiting.saturating_sub(1);
-        }
+/// Whoever has one IPv6 address usually has 2^64 of them.
+fn neighbourhood(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => IpAddr::V6((address.to_bits() & !u128::from(u64::MAX)).into()),
+        v4 => v4,
     }
 }
 
@@ -281,12 +305,22 @@ mod tests {
         assert!(wait_after(5) > wait_after(4));
         assert_eq!(wait_after(u32::MAX), LONGEST_WAIT);
         let failures = Failures::default();
-        let address = "192.0.2.1".parse().unwrap();
-        for _ in 0..WAITING_AT_ONCE {
-            assert!(matches!(failures.note(address), Slowed::Wait(_)));
-        }
-        assert_eq!(failures.note(address), Slowed::GoAway);
-        failures.waited(address);
-        assert!(matches!(failures.note(address), Slowed::Wait(_)));
+        let tries = |address: &str, times: usize| {
+            (0..times).map(|_| failures.note(address.parse().unwrap())).collect::<Vec<_>>()
+        };
+        let slowed = tries("192.0.2.1", 50);
+        assert!(slowed.windows(2).all(|pair| pair[0].wait <= pair[1].wait));
+        assert_eq!(slowed[49].wait, LONGEST_WAIT);
+        assert_eq!(tries("192.0.2.2", 1)[0].wait, Duration::ZERO);
+        assert_eq!(tries("2001:db8::1", 4).len(), 4);
+        assert!(tries("2001:db8::2", 1)[0].wait > Duration::ZERO, "the same network");
+    }
+
+    #[test]
+    fn a_flood_of_wrong_keys_is_counted_not_written_out() {
+        let failures = Failures::default();
+        let slowed: Vec<Slowed> = (0..1_000).map(|_| failures.note("192.0.2.1".parse().unwrap())).collect();
+        let recorded = slowed.iter().filter(|slowed| slowed.record.is_some()).count();
+        assert!((3..=20).contains(&recorded), "{recorded}");
     }
 }

@@ -28,7 +28,7 @@ use super::{Front, SLOWEST_SENDER, guard, http, sse};
 /// Connections open at once. More wait in the kernel's queue until one ends.
 const MOST_CONNECTIONS: usize = 16_384;
 
-/// How often idle sessions are looked for.
+/// How often idle sessions and keys that ran out are looked for.
 const REAP_EVERY: Duration = Duration::from_secs(30);
 
 /// The routes of the MCP listener, all behind the same guard.
@@ -54,38 +54,41 @@ pub async fn serve(front: Arc<Front>, listener: TcpListener) {
     let routes = routes(&front);
     let closing = front.server.closing.clone();
     let places = Arc::new(Semaphore::new(MOST_CONNECTIONS));
-    let mut reaping = tokio::time::interval(REAP_EVERY);
+    front.tasks.spawn("reaper", reap(front.clone()));
     loop {
-        let place = tokio::select! {
-            () = closing.cancelled() => break,
-            _ = reaping.tick() => {
-                front.sessions.reap();
-                continue;
-            }
-            place = places.clone().acquire_owned() => match place {
-                Ok(place) => place,
-                Err(_) => break,
-            },
+        let accepting = async {
+            // First a place, then a connection: at the limit the rest waits in the kernel.
+            let place = places.clone().acquire_owned().await;
+            (place, listener.accept().await)
         };
-        let (stream, peer) = tokio::select! {
+        let accepted = tokio::select! {
             () = closing.cancelled() => break,
-            _ = reaping.tick() => {
-                front.sessions.reap();
-                continue;
-            }
-            accepted = listener.accept() => match accepted {
-                Ok(accepted) => accepted,
-                Err(error) => {
-                    pause_after(&error).await;
-                    continue;
-                }
-            },
+            accepted = accepting => accepted,
         };
-        front.tasks.spawn("connection", connection(front.clone(), routes.clone(), stream, peer, place));
+        match accepted {
+            (Ok(place), Ok((stream, peer))) => {
+                front.tasks.spawn("connection", connection(front.clone(), routes.clone(), stream, peer, place));
+            }
+            (_, Err(error)) => pause_after(&error).await,
+            (Err(_), _) => break,
+        }
     }
     drop(listener);
     let all = u32::try_from(MOST_CONNECTIONS).unwrap_or(u32::MAX);
     let _ = places.acquire_many(all).await;
+}
+
+/// Ends what nobody uses any more.
+async fn reap(front: Arc<Front>) {
+    let mut ticks = tokio::time::interval(REAP_EVERY);
+    loop {
+        tokio::select! {
+            () = front.server.closing.cancelled() => return,
+            _ = ticks.tick() => {}
+        }
+        front.sessions.reap();
+        front.keys.expire();
+    }
 }
 
 /// Out of file descriptors: trying again at once would only burn the processor.

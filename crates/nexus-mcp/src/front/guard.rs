@@ -13,7 +13,7 @@ use tracing::warn;
 use nexus_core::audit::{Event, Row};
 use nexus_core::principal::Principal;
 
-use super::auth::{Known, Slowed};
+use super::auth::Known;
 use super::{Front, address};
 
 /// Routes that anyone may ask for: no secrets there, and clients probe them before they have a key.
@@ -60,30 +60,18 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
 
 /// Missing and wrong keys look the same from outside; guessing gets slower, and is recorded.
 async fn refused(front: &Front, caller: IpAddr, had_key: bool) -> Response {
-    match front.failures.note(caller) {
-        Slowed::Wait(wait) => {
-            let what = if had_key { "a wrong key" } else { "no key" };
-            warn!(address = %caller, "refused: {what} from {caller}");
-            front.server.hub.audit.post(Row::new(Event::KeyRefused).detail(format!("{what} from {caller}")));
-            let waited = Waited { front, caller };
-            tokio::time::sleep(wait).await;
-            drop(waited);
-        }
-        Slowed::GoAway => {}
+    let slowed = front.failures.note(caller);
+    if let Some(more) = slowed.record {
+        let what = if had_key { "a wrong key" } else { "no key" };
+        let more = if more > 0 { format!(", and {more} more like it") } else { String::new() };
+        warn!(address = %caller, "refused: {what} from {caller}{more}");
+        front.server.hub.audit.post(Row::new(Event::KeyRefused).detail(format!("{what} from {caller}{more}")));
+    }
+    tokio::select! {
+        () = tokio::time::sleep(slowed.wait) => {}
+        () = front.server.closing.cancelled() => {}
     }
     (StatusCode::UNAUTHORIZED, [(header::WWW_AUTHENTICATE, "Bearer")]).into_response()
-}
-
-/// Gives the place back also when the caller hangs up while it waits.
-struct Waited<'a> {
-    front: &'a Front,
-    caller: IpAddr,
-}
-
-impl Drop for Waited<'_> {
-    fn drop(&mut self) {
-        self.front.failures.waited(self.caller);
-    }
 }
 
 fn too_fast(known: &Known, wait: std::time::Duration) -> Response {
