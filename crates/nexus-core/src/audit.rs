@@ -5,18 +5,16 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use jiff::Timestamp;
-use serde_json::{Map, Value};
 use thiserror::Error;
 use uuid::Uuid;
 
-use crate::arguments::Arguments;
 use crate::call::CallCx;
 use crate::clock;
 use crate::principal::PrincipalId;
 use crate::provider::Origin;
 use crate::redact;
 use crate::session::{Era, Transport};
-use crate::tool::{Access, ToolSpec};
+use crate::tool::Access;
 
 /// Takes rows and keeps them.
 pub trait Sink: Send + Sync {
@@ -92,9 +90,10 @@ pub struct CallRow {
     pub access: Option<Access>,
     pub node: Option<String>,
     pub summary: Option<String>,
-    /// As they came; [`CallRow::kept`] is what may be stored.
-    pub arguments: Arc<Arguments>,
-    pub spec: Option<Arc<ToolSpec>>,
+    /// The arguments with everything secret taken out, as bounded JSON.
+    pub arguments: Arc<str>,
+    /// SHA-256 over all of them.
+    pub digest: [u8; 32],
     /// `allowed`, `asked`, `refused`, and why or how.
     pub decision: Option<&'static str>,
     pub how: Option<&'static str>,
@@ -103,21 +102,13 @@ pub struct CallRow {
     pub duration_us: Option<u64>,
 }
 
-impl CallRow {
-    /// The arguments with everything secret taken out, as JSON, and the digest of all of them.
-    pub fn kept(&self) -> (String, [u8; 32]) {
-        let tree = self.arguments.tree();
-        (self.shown(tree.as_deref()).to_string(), self.arguments.digest_of(tree.as_deref()))
-    }
-
-    /// The arguments with everything secret taken out.
-    pub fn shown_arguments(&self) -> Value {
-        self.shown(self.arguments.tree().as_deref())
-    }
-
-    fn shown(&self, tree: Option<&Map<String, Value>>) -> Value {
-        let secret: &[String] = self.spec.as_ref().map_or(&[], |spec| &spec.secret_fields);
-        tree.map_or(Value::Null, |tree| Value::Object(redact::arguments(tree, secret)))
+impl Row {
+    /// Bytes it takes while it waits to be written, roughly.
+    pub fn size(&self) -> usize {
+        let texts = [self.client.as_deref(), self.detail.as_deref()].into_iter().flatten().map(str::len).sum::<usize>();
+        let call =
+            self.call.as_ref().map_or(0, |call| call.arguments.len() + call.summary.as_ref().map_or(0, String::len));
+        size_of::<Self>() + texts + call
     }
 }
 
@@ -144,7 +135,7 @@ impl Row {
             principal: Some(cx.principal.id.clone()),
             transport: Some(cx.session.transport),
             era: Some(cx.era),
-            client: cx.session.client().map(str::to_owned),
+            client: cx.client_name.as_deref().map(str::to_owned),
             ..Self::new(event)
         }
     }

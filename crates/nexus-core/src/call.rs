@@ -26,6 +26,8 @@ pub struct CallCx {
     pub principal: Arc<Principal>,
     pub session: Arc<Session>,
     pub era: Era,
+    /// What the client of this call says it is. Shown, never believed.
+    pub client_name: Option<Arc<str>>,
     /// Cancelled when the caller no longer wants the answer. The hub drops the tool's future then.
     pub cancel: CancellationToken,
     pub client: Arc<dyn Client>,

@@ -1,5 +1,8 @@
 //! The one place that asks what time it is, so that nothing else has a hidden clock.
 
+use std::sync::LazyLock;
+use std::time::Instant;
+
 use jiff::Timestamp;
 use uuid::Uuid;
 
@@ -12,6 +15,12 @@ pub fn now() -> Timestamp {
 /// Milliseconds since 1970, the form the store keeps.
 pub fn now_ms() -> i64 {
     now().as_millisecond()
+}
+
+/// Milliseconds that only ever grow, for idle times: the clock on the wall may jump.
+pub fn monotonic_ms() -> i64 {
+    static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+    i64::try_from(START.elapsed().as_millis()).unwrap_or(i64::MAX)
 }
 
 /// A new id that sorts by time of birth.

@@ -10,11 +10,12 @@
 use std::fmt;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
 use serde_json::{Value, json};
 use thiserror::Error;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
@@ -27,8 +28,10 @@ use crate::gate::{Answer, Asker, Decision, Gate, Permit, Question, Why};
 use crate::name::NodeName;
 use crate::principal::Patterns;
 use crate::provider::Intent;
+use crate::redact;
 use crate::reply::Reply;
 use crate::tasks::panic_text;
+use crate::text;
 use crate::tool::Access;
 
 /// Where every call goes.
@@ -113,7 +116,7 @@ impl Hub {
             return Ok(Outcome::Done(record.failed(error)));
         };
 
-        let intent = match provider.intend(&spec.name, record.arguments()) {
+        let intent = match provider.intend(&spec.name, &record.arguments) {
             Ok(intent) => intent,
             Err(error) => return Ok(Outcome::Done(record.failed(error))),
         };
@@ -174,12 +177,12 @@ impl Pending {
     }
 
     pub fn arguments(&self) -> &Arguments {
-        &self.record.row.arguments
+        &self.record.arguments
     }
 
     /// The arguments as a human or a record may see them.
     pub fn shown_arguments(&self) -> Value {
-        self.record.row.shown_arguments()
+        serde_json::from_str(&self.record.row.arguments).unwrap_or_default()
     }
 
     /// The question was put to someone; this call ends here, and the next one may be answered.
@@ -212,6 +215,9 @@ impl Pending {
     }
 }
 
+/// How long a cancelled write may take to end by itself: a command gets SIGTERM before SIGKILL.
+const GRACE: Duration = Duration::from_secs(3);
+
 /// Records a write durably, then runs the intent until it ends, panics or is cancelled.
 async fn run(
     intent: Box<dyn Intent>,
@@ -225,9 +231,8 @@ async fn run(
     if cancelled.is_cancelled() {
         return record.cancelled();
     }
-    if intent.access() == Access::Write
-        && let Err(error) = record.begin().await
-    {
+    let writes = intent.access() == Access::Write;
+    if writes && let Err(error) = record.begin().await {
         warn!("a write was not run: {error}");
         let error =
             ToolError::failed(error).hint("nothing was changed; the operator should look at the hub's disk and store");
@@ -236,29 +241,34 @@ async fn run(
     if cancelled.is_cancelled() {
         return record.cancelled();
     }
+    let grace = if writes { GRACE } else { Duration::ZERO };
     let running = AssertUnwindSafe(async { intent.run(permit, cx).await }).catch_unwind();
-    tokio::select! {
+    tokio::pin!(running);
+    let ended = tokio::select! {
         biased;
-        ended = running => match ended {
-            Ok(Ok(reply)) => {
-                record.end(if reply.is_error() { "error" } else { "ok" });
-                reply
-            }
-            // A tool that noticed the cancellation itself has failed for no other reason.
-            Ok(Err(_)) if cancelled.is_cancelled() => record.cancelled(),
-            Ok(Err(error)) => record.failed(error),
-            Err(panic) => {
-                let (incident, reply) = ToolError::panicked(&record.row.tool, panic_text(&*panic));
-                record.detail = Some(format!("panicked, incident {incident}"));
-                record.end("internal");
-                reply
-            }
-        },
-        () = cancelled.cancelled() => record.cancelled(),
+        ended = &mut running => Some(ended),
+        // A write that has begun is told, and may still end in order; a read is dropped where it is.
+        () = cancelled.cancelled() => timeout(grace, running).await.ok(),
         () = ending.cancelled() => {
             record.detail = Some("the hub ended".to_owned());
-            record.cancelled()
+            None
         }
+    };
+    match ended {
+        Some(Ok(Ok(reply))) => {
+            record.end(if reply.is_error() { "error" } else { "ok" });
+            reply
+        }
+        // A tool that noticed the cancellation itself has failed for no other reason.
+        Some(Ok(Err(_))) if cancelled.is_cancelled() => record.cancelled(),
+        Some(Ok(Err(error))) => record.failed(error),
+        Some(Err(panic)) => {
+            let (incident, reply) = ToolError::panicked(&record.row.tool, panic_text(&*panic));
+            record.detail = Some(format!("panicked, incident {incident}"));
+            record.end("internal");
+            reply
+        }
+        None => record.cancelled(),
     }
 }
 
@@ -267,6 +277,7 @@ struct Record {
     audit: Arc<dyn Sink>,
     cx: CallCx,
     started: Instant,
+    arguments: Arguments,
     row: CallRow,
     detail: Option<String>,
     ended: bool,
@@ -274,34 +285,34 @@ struct Record {
 
 impl Record {
     fn start(audit: Arc<dyn Sink>, cx: &CallCx, tool: &str, args: Arguments, found: Option<&Found>) -> Self {
+        let tree = args.tree();
+        let secret: &[String] = found.map_or(&[], |found| &found.spec.secret_fields);
+        let kept = tree.as_deref().map_or(Value::Null, |tree| Value::Object(redact::arguments(tree, secret)));
         let row = CallRow {
             id: cx.id,
             // A client may send any name: what is no tool of ours is kept short and printable.
-            tool: found.map_or_else(
-                || crate::text::clean(&crate::text::cut(tool, 64)).into(),
-                |found| found.spec.name.as_str().into(),
-            ),
+            tool: match found {
+                Some(found) => found.spec.name.as_str().into(),
+                None => text::clean(&text::cut(tool, 64)).into(),
+            },
             origin: found.map(|found| found.provider.origin().clone()),
             access: None,
             node: None,
             summary: None,
-            arguments: Arc::new(args),
-            spec: found.map(|found| found.spec.clone()),
+            arguments: kept.to_string().into(),
+            digest: args.digest_of(tree.as_deref()),
             decision: None,
             how: None,
             outcome: None,
             duration_us: None,
         };
-        Self { audit, cx: cx.clone(), started: Instant::now(), row, detail: None, ended: false }
-    }
-
-    fn arguments(&self) -> &Arguments {
-        &self.row.arguments
+        drop(tree);
+        Self { audit, cx: cx.clone(), started: Instant::now(), arguments: args, row, detail: None, ended: false }
     }
 
     fn intended(&mut self, intent: &dyn Intent) {
         self.row.access = Some(intent.access());
-        self.row.summary = Some(crate::redact::text(&crate::text::clean(&intent.summary())).into_owned());
+        self.row.summary = Some(redact::text(&text::clean(&intent.summary())).into_owned());
         self.row.node = intent.node().map(ToString::to_string);
     }
 

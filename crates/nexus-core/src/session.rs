@@ -1,8 +1,8 @@
 //! A session: what one client's calls share, above all the human's yes.
 
 use std::fmt;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use jiff::Timestamp;
 use parking_lot::Mutex;
@@ -19,7 +19,7 @@ pub enum SessionKey {
     /// As long as the process.
     Stdio,
     /// An SSE stream or an `Mcp-Session-Id`, bound to the key that opened it.
-    Transport { id: std::sync::Arc<str>, principal: PrincipalId },
+    Transport { id: Arc<str>, principal: PrincipalId },
     /// Protocol 2026-07-28 has no session on the wire: one per key, until it is idle for long.
     Lease { principal: PrincipalId },
 }
@@ -68,7 +68,7 @@ pub struct Session {
     pub transport: Transport,
     pub started: Timestamp,
     pub grants: Mutex<Grants>,
-    client: OnceLock<Box<str>>,
+    client: OnceLock<Arc<str>>,
     in_flight: AtomicUsize,
     listening: AtomicUsize,
     active_ms: AtomicI64,
@@ -92,21 +92,18 @@ impl Session {
             client: OnceLock::new(),
             in_flight: AtomicUsize::new(0),
             listening: AtomicUsize::new(0),
-            active_ms: AtomicI64::new(started.as_millisecond()),
+            active_ms: AtomicI64::new(clock::monotonic_ms()),
         }
     }
 
     /// Remembers what the client calls itself. Its word is shown, never believed.
     pub fn introduce(&self, name: &str, version: &str) {
-        self.client.get_or_init(|| {
-            let said: String = format!("{name}/{version}").chars().take(100).collect();
-            text::clean(&said).into()
-        });
+        self.client.get_or_init(|| client_label(name, version));
     }
 
     /// What the client calls itself.
-    pub fn client(&self) -> Option<&str> {
-        self.client.get().map(|name| &**name)
+    pub fn client(&self) -> Option<&Arc<str>> {
+        self.client.get()
     }
 
     /// Takes one of the session's places for a call, if one is free.
@@ -127,13 +124,19 @@ impl Session {
 
     /// Something arrived.
     pub fn touch(&self) {
-        self.active_ms.store(clock::now_ms(), Ordering::Relaxed);
+        self.active_ms.store(clock::monotonic_ms(), Ordering::Relaxed);
     }
 
     /// Milliseconds since something last arrived or ended.
     pub fn idle_ms(&self) -> i64 {
-        clock::now_ms() - self.active_ms.load(Ordering::Relaxed)
+        clock::monotonic_ms() - self.active_ms.load(Ordering::Relaxed)
     }
+}
+
+/// A client's name and version as they may be shown and recorded.
+pub fn client_label(name: &str, version: &str) -> Arc<str> {
+    let said: String = format!("{name}/{version}").chars().take(100).collect();
+    text::clean(&said).into()
 }
 
 /// A place in a session; given back when dropped.
@@ -177,6 +180,6 @@ mod tests {
         let session = Session::open(SessionKey::Stdio, Transport::Stdio);
         session.introduce("evil\u{1b}[2J", "1");
         session.introduce("later", "2");
-        assert_eq!(session.client(), Some("evil/1"));
+        assert_eq!(session.client().map(|client| &**client), Some("evil/1"));
     }
 }

@@ -86,6 +86,8 @@ pub struct ToolSpec {
     pub output: Option<Map<String, Value>>,
     /// Top-level arguments whose schema says `format: "secret"`.
     pub secret_fields: Vec<String>,
+    /// Some argument is to be repeated in a header (`x-mcp-header`), for those who route by them.
+    pub mirrors: bool,
     /// The tool as it stands in `tools/list`.
     pub rendered: Box<str>,
 }
@@ -135,6 +137,7 @@ impl ToolSpec {
         }
         let title = title_of(name.as_str());
         let secret_fields = secret_fields(&input);
+        let mirrors = mirrors(&input);
         let mut listed = json!({
             "name": name.as_str(),
             "title": title,
@@ -155,6 +158,7 @@ impl ToolSpec {
             most,
             input,
             output,
+            mirrors,
             secret_fields,
             rendered,
         })
@@ -175,6 +179,13 @@ fn with_errors(reply: &Map<String, Value>, most: Access) -> Value {
         any.push(waits);
     }
     json!({ "type": "object", "anyOf": any })
+}
+
+/// Whether `x-mcp-header` stands at a field, at any depth.
+fn mirrors(schema: &Map<String, Value>) -> bool {
+    let fields = schema.get("properties").and_then(Value::as_object);
+    let objects = fields.into_iter().flatten().filter_map(|(_, field)| field.as_object());
+    objects.into_iter().any(|field| field.contains_key("x-mcp-header") || mirrors(field))
 }
 
 /// All four hints, for clients whose defaults differ. A tool that may write is shown as one that does.

@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use thiserror::Error;
 use tokio::sync::{mpsc, oneshot};
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use nexus_core::call::{Client, Progress};
 use nexus_core::principal::Principal;
@@ -116,6 +116,10 @@ pub struct Exchange {
     pub input_responses: Option<Box<RawValue>>,
     pub request_state: Option<String>,
     pub outbox: mpsc::Sender<String>,
+    /// What the client says it is.
+    pub client_name: Option<Arc<str>>,
+    /// Something that is to end with the exchange.
+    pub held: Option<DropGuard>,
     /// An error that takes the place of the tool's reply.
     verdict: Mutex<Option<RpcError>>,
 }
@@ -158,6 +162,8 @@ impl Exchange {
             input_responses: None,
             request_state: None,
             outbox,
+            client_name: None,
+            held: None,
             verdict: Mutex::new(None),
         }
     }

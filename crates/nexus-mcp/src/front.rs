@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
+use tokio::sync::watch;
 
 use nexus_core::principal::Principal;
 use nexus_core::tasks::Tasks;
@@ -68,9 +69,14 @@ impl Front {
 }
 
 impl Front {
-    /// Whether a principal may still be here, for streams that outlive the request that opened them.
-    fn admits(&self, principal: &Principal) -> bool {
-        self.settings.keyless.as_ref().is_some_and(|keyless| keyless.id == principal.id) || self.keys.admits(principal)
+    /// Comes back when a principal may no longer be here, for streams that outlive the request that opened them.
+    async fn revoked(&self, principal: &Principal, keys: &mut watch::Receiver<u64>) {
+        let keyless = self.settings.keyless.as_ref().is_some_and(|keyless| keyless.id == principal.id);
+        while keyless || self.keys.admits(principal) {
+            if keys.changed().await.is_err() {
+                return;
+            }
+        }
     }
 }
 

@@ -16,7 +16,7 @@ use nexus_core::clock;
 use nexus_core::hub::{Hub, Outcome, Pending};
 use nexus_core::provider::Revision;
 use nexus_core::reply::Reply;
-use nexus_core::session::Era;
+use nexus_core::session::{Era, client_label};
 
 use crate::exchange::{Capabilities, Exchange};
 use crate::version::{self, MODERN, Protocol};
@@ -109,6 +109,7 @@ impl Server {
                 principal: exchange.principal.clone(),
                 session: exchange.session.clone(),
                 era: exchange.era,
+                client_name: exchange.client_name.clone(),
                 cancel: exchange.cancel.clone(),
                 client: exchange.clone(),
             },
@@ -265,6 +266,7 @@ impl Server {
             let changed = tokio::select! {
                 () = exchange.cancel.cancelled() => None,
                 () = self.closing.cancelled() => None,
+                () = exchange.outbox.closed() => None,
                 moved = tool_changes.changed() => moved.is_ok().then_some(tools.then_some("notifications/tools/list_changed")),
                 moved = moved(&mut prompt_changes) => moved.then_some(Some("notifications/prompts/list_changed")),
             };
@@ -298,9 +300,7 @@ impl Server {
         exchange.log_level = meta.log_level.as_deref().map(str::to_owned);
         exchange.input_responses = params.input_responses.map(RawValue::to_owned);
         exchange.request_state = params.request_state.as_deref().map(str::to_owned);
-        if let Some(client) = &meta.client_info {
-            exchange.session.introduce(&client.name, &client.version);
-        }
+        exchange.client_name = meta.client_info.as_ref().map(|client| client_label(&client.name, &client.version));
         Ok(())
     }
 

@@ -55,7 +55,7 @@ impl RequestId {
 #[derive(Debug)]
 pub enum Incoming {
     One(Message),
-    Batch(Vec<Message>),
+    Batch(Vec<Result<Message, RpcError>>),
 }
 
 /// More messages than this in one array are refused.
@@ -69,8 +69,7 @@ impl Incoming {
                 if items.is_empty() || items.len() > LONGEST_BATCH {
                     return Err(RpcError::invalid_request("a batch holds 1 to 64 messages"));
                 }
-                let messages = items.into_iter().map(|item| Message::parse(item.get().as_bytes()));
-                Ok(Self::Batch(messages.collect::<Result<_, _>>()?))
+                Ok(Self::Batch(items.into_iter().map(|item| Message::parse(item.get().as_bytes())).collect()))
             }
             _ => Ok(Self::One(Message::parse(bytes)?)),
         }
@@ -249,6 +248,10 @@ impl RpcError {
     pub fn method_not_found(method: &str) -> Self {
         let method: String = method.chars().take(100).collect();
         Self::new(METHOD_NOT_FOUND, format!("no such method: {method}"), 404)
+    }
+
+    pub fn id_in_use() -> Self {
+        Self::invalid_request("this id is in use by a request that is still running")
     }
 
     #[must_use]

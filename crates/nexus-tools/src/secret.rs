@@ -1,5 +1,6 @@
 //! Which files hold secrets, by name and by content. `read_file` asks nobody, so it must not read these.
 
+mod key;
 mod pattern;
 
 use std::fs::{self, Metadata};
@@ -10,6 +11,9 @@ use nexus_core::ToolError;
 use thiserror::Error;
 
 use crate::path::{lexical, one_line};
+use crate::toolbox::Settings;
+pub use key::OpenKey;
+use key::holds_private_key;
 use pattern::{Pattern, names};
 
 /// Patterns as [`Pattern::parse`] reads them, and what to call what they find.
@@ -30,6 +34,7 @@ const KNOWN: &[(&str, &[&str])] = &[
             "etc/sudoers",
             "etc/sudoers.d",
             "etc/security/opasswd",
+            "var/backups/*shadow*",
         ],
     ),
     ("network passwords", &["etc/networkmanager/system-connections", "wpa_supplicant*.conf"]),
@@ -84,16 +89,37 @@ const KNOWN: &[(&str, &[&str])] = &[
 /// What in a `.ssh` folder is not secret; the rest there is taken for keys, whatever their name.
 const OPEN_IN_SSH: &[&str] = &["config", "known_hosts", "known_hosts.old", "authorized_keys", "*.pub"];
 
-/// Files that are known under any other name, too: a hard link looks like any file. So are those the operator names.
-const BY_INODE: &[&str] = &["/etc/shadow", "/etc/gshadow", "/etc/sudoers"];
+/// Files that are known under any other name, too: a hard link or a bind mount looks like any file. So are those the
+/// operator names.
+const BY_INODE: &[&str] = &[
+    "/etc/shadow",
+    "/etc/shadow-",
+    "/etc/gshadow",
+    "/etc/gshadow-",
+    "/etc/sudoers",
+    "/etc/security/opasswd",
+    "/var/backups/shadow.bak",
+    "/var/backups/gshadow.bak",
+];
+
+/// Below these a name is a number, and means another file a moment later.
+const PASSING: &[&str] = &["/dev/fd", "/dev/stdin", "/proc"];
 
 /// The rules.
 #[derive(Debug)]
 pub struct Secrets {
     rules: Vec<(Pattern, &'static str)>,
+    places: Vec<Place>,
     ssh: Option<Pattern>,
     open_in_ssh: Vec<Pattern>,
-    by_inode: Vec<PathBuf>,
+}
+
+/// A file or folder that was named, and what it holds. Looked up anew with every read: it may be made after the start,
+/// and a link in its path may be turned.
+#[derive(Debug)]
+struct Place {
+    path: PathBuf,
+    what: &'static str,
 }
 
 /// The reason a file is not shown.
@@ -102,6 +128,12 @@ pub struct Secrets {
 pub struct Secret {
     path: String,
     what: &'static str,
+}
+
+impl Secret {
+    pub fn private_key(path: &Path) -> Self {
+        Self { path: shown(path), what: "a private key" }
+    }
 }
 
 impl From<Secret> for ToolError {
@@ -113,32 +145,32 @@ impl From<Secret> for ToolError {
 }
 
 impl Secrets {
-    pub fn new(extra: &[String], home: Option<&Path>, data_dir: Option<&Path>) -> Self {
+    pub fn new(settings: &Settings) -> Self {
+        let Settings { secret_paths, secret_files, home, data_dir, .. } = settings;
+        let home = home.as_deref();
         let known = KNOWN.iter().flat_map(|(what, patterns)| patterns.iter().map(move |text| (*text, *what)));
         let mut rules: Vec<_> = known.filter_map(|(text, what)| Some((Pattern::parse(text, None)?, what))).collect();
         let listed = "what the operator listed as secret (shell.secret_paths)";
-        rules.extend(extra.iter().filter_map(|text| Some((Pattern::parse(text, home)?, listed))));
-        // A path may lead through a link; where it ends is as secret.
-        let named: Vec<&Path> = extra.iter().filter_map(|text| Pattern::literal_path(text)).collect();
-        rules.extend(named.iter().filter_map(|path| Some((Pattern::exactly(&fs::canonicalize(path).ok()?), listed))));
-        for folder in
-            data_dir.into_iter().flat_map(|path| [std::path::absolute(path).ok(), fs::canonicalize(path).ok()])
-        {
-            rules.extend(folder.map(|folder| (Pattern::exactly(&lexical(&folder)), "the hub's own keys and records")));
-        }
+        rules.extend(secret_paths.iter().filter_map(|text| Some((Pattern::parse(text, home)?, listed))));
+
+        let named = secret_paths.iter().filter_map(|text| Some((Pattern::literal_path(text)?, listed)));
+        let files = secret_files.iter().map(|path| (path.as_path(), "a key or password of the hub"));
+        let folder = data_dir.iter().map(|path| (path.as_path(), "the hub's own keys and records"));
+        let places = named.chain(files).chain(folder).flat_map(|(path, what)| Place::all_of(path, home, what));
         Self {
-            by_inode: BY_INODE.iter().map(Path::new).chain(named).map(Path::to_owned).collect(),
+            places: places.collect(),
             rules,
             ssh: Pattern::parse(".ssh", None),
             open_in_ssh: OPEN_IN_SSH.iter().filter_map(|name| Pattern::parse(&format!(".ssh/{name}"), None)).collect(),
         }
     }
 
-    /// Looks at the letters of an absolute path. Ask with the path as given and with where it really leads.
+    /// Looks at an absolute path. Ask with the path as given and with where it really leads.
     pub fn check_path(&self, path: &Path) -> Result<(), Secret> {
         let names = names(&lexical(path));
-        let what = self.rules.iter().find(|(pattern, _)| pattern.covers(&names)).map(|(_, what)| *what);
-        match what.or_else(|| self.is_ssh_key(&names).then_some("a private key")) {
+        let by_rule = || self.rules.iter().find(|(pattern, _)| pattern.covers(&names)).map(|(_, what)| *what);
+        let by_place = || self.places.iter().find(|place| place.covers(&names)).map(|place| place.what);
+        match by_rule().or_else(|| self.is_ssh_key(&names).then_some("a private key")).or_else(by_place) {
             Some(what) => Err(Secret { path: shown(path), what }),
             None => Ok(()),
         }
@@ -146,10 +178,11 @@ impl Secrets {
 
     /// Looks at the file itself, in case it has a second name.
     pub fn check_inode(&self, path: &Path, file: &Metadata) -> Result<(), Secret> {
-        let same = |known: &PathBuf| {
+        let same = |known: &Path| {
             fs::metadata(known).is_ok_and(|known| (known.dev(), known.ino()) == (file.dev(), file.ino()))
         };
-        if file.nlink() > 1 && self.by_inode.iter().any(same) {
+        let named = self.places.iter().map(|place| place.path.as_path());
+        if BY_INODE.iter().map(Path::new).chain(named).any(same) {
             return Err(Secret { path: shown(path), what: "a secret under another name" });
         }
         Ok(())
@@ -157,10 +190,7 @@ impl Secrets {
 
     /// Looks for a private key in what would be shown.
     pub fn check_content(&self, path: &Path, content: &[u8]) -> Result<(), Secret> {
-        if holds_private_key(content) {
-            return Err(Secret { path: shown(path), what: "a private key" });
-        }
-        Ok(())
+        if holds_private_key(content) { Err(Secret::private_key(path)) } else { Ok(()) }
     }
 
     /// Directly in the folder: a deeper path that ends like an open file is not that file.
@@ -171,31 +201,35 @@ impl Secrets {
     }
 }
 
+impl Place {
+    /// The path as named, and where it leads at the start: what the hub has read there stays secret when a link is
+    /// turned later.
+    fn all_of(path: &Path, home: Option<&Path>, what: &'static str) -> impl Iterator<Item = Self> {
+        let path = match (path.strip_prefix("~"), home) {
+            (Ok(rest), Some(home)) => home.join(rest),
+            _ => path.to_owned(),
+        };
+        let named = std::path::absolute(&path).ok().map(|path| lexical(&path));
+        let named = named.filter(|path| !PASSING.iter().any(|folder| path.starts_with(folder)));
+        let real = fs::canonicalize(&path).ok().filter(|real| Some(real) != named.as_ref());
+        let somewhere = |path: &PathBuf| path.file_name().is_some();
+        [named, real].into_iter().flatten().filter(somewhere).map(move |path| Self { path, what })
+    }
+
+    fn covers(&self, names: &[String]) -> bool {
+        let covers = |path: &Path| Pattern::exactly(path).covers(names);
+        covers(&self.path) || self.really().is_some_and(|real| covers(&real))
+    }
+
+    /// Where it is now, or would be.
+    fn really(&self) -> Option<PathBuf> {
+        let beside = || Some(fs::canonicalize(self.path.parent()?).ok()?.join(self.path.file_name()?));
+        fs::canonicalize(&self.path).ok().or_else(beside)
+    }
+}
+
 fn shown(path: &Path) -> String {
     one_line(&path.to_string_lossy())
-}
-
-/// A key's first line alone on its line, or one inside a string with the key after it. A text that only talks of
-/// such lines is not one.
-fn holds_private_key(content: &[u8]) -> bool {
-    let text = String::from_utf8_lossy(content);
-    text.match_indices("-----BEGIN ").any(|(at, _)| {
-        let label = &text[at + 11..];
-        let Some(end) = label.find("-----").filter(|end| *end < 60) else { return false };
-        if !label[..end].ends_with("PRIVATE KEY") && !label[..end].ends_with("PRIVATE KEY BLOCK") {
-            return false;
-        }
-        let before = text[..at].rsplit('\n').next().unwrap_or_default();
-        let alone = before.trim_matches(['\u{feff}', ' ', '\t', '|', '>', '-']).is_empty();
-        alone || is_key_material(&label[end + 5..])
-    }) || text.lines().any(|line| line.starts_with("PuTTY-User-Key-File-") || line.starts_with("AGE-SECRET-KEY-1"))
-}
-
-fn is_key_material(after: &str) -> bool {
-    let after = &after[..after.floor_char_boundary(200)];
-    let body = after.replacen("\\r", "", 1).replacen("\\n", "", 1);
-    let body = body.trim_start();
-    body.chars().take_while(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '/' | '=')).take(32).count() == 32
 }
 
 #[cfg(test)]

@@ -32,6 +32,8 @@ pub struct Settings {
     pub output_cap: usize,
     /// Globs and paths that `read_file` refuses besides its own list.
     pub secret_paths: Vec<String>,
+    /// Files the hub takes a key or a password from: refused under every name they have, whenever they are made.
+    pub secret_files: Vec<PathBuf>,
     /// Variables whose value `get_env` tells.
     pub readable_env: Vec<String>,
     /// The hub's environment as it was at the start.
@@ -51,6 +53,7 @@ impl Default for Settings {
             shell: "/bin/sh".into(),
             output_cap: 50_000,
             secret_paths: Vec::new(),
+            secret_files: Vec::new(),
             readable_env: ["PATH", "LANG", "TZ"].map(str::to_owned).to_vec(),
             env: Vec::new(),
             version: env!("CARGO_PKG_VERSION"),
@@ -88,7 +91,7 @@ struct DisksStuck;
 
 impl Toolbox {
     pub fn new(settings: Settings) -> Self {
-        let secrets = Secrets::new(&settings.secret_paths, settings.home.as_deref(), settings.data_dir.as_deref());
+        let secrets = Secrets::new(&settings);
         let environment = Environment::for_commands(&settings.env);
         Self {
             settings,

@@ -1,6 +1,7 @@
 //! The journal: takes audit rows from everywhere and writes them to the store, many in one commit.
 
 use std::fmt;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -14,17 +15,20 @@ use tracing::error;
 
 use nexus_core::Chain;
 use nexus_core::audit::{NotRecorded, Row, Sink};
+use nexus_core::tasks::panic_text;
 
 use crate::store::Store;
 
-/// Unwritten rows at which callers are made to wait for the store.
+/// Unwritten rows, and their bytes, at which callers are made to wait for the store.
 const HIGH_WATER: usize = 8_192;
+const HIGH_WATER_BYTES: usize = 32 * 1024 * 1024;
 /// Unwritten rows kept while the store refuses; beyond them the oldest are lost, and counted.
-const MOST_UNWRITTEN: usize = 65_536;
+const MOST_UNWRITTEN: usize = 32_768;
 /// Rows nobody waits for are gathered this long, so that one commit carries many.
 const GATHER: Duration = Duration::from_millis(50);
 /// Rows in one transaction.
 const BATCH: usize = 2_048;
+/// How often a store that refuses is tried again; a write tries it at once.
 const RETRY: Duration = Duration::from_secs(1);
 
 #[derive(Default)]
@@ -38,11 +42,25 @@ pub struct Journal {
 
 #[derive(Default)]
 struct Queue {
-    rows: Vec<Row>,
-    waiting: Vec<oneshot::Sender<Result<(), NotRecorded>>>,
+    rows: Vec<Queued>,
+    bytes: usize,
+    /// Some row has somebody waiting for it.
+    hurry: bool,
+    /// Rows taken out and not yet written.
+    in_hand: usize,
     /// The store refused the last batch: callers are not made to wait for it.
     failing: bool,
+    /// Nobody writes any more.
+    closed: bool,
 }
+
+struct Queued {
+    row: Row,
+    /// Who waits until it is safe. Told with its batch, whatever comes behind it.
+    waiting: Option<Waiting>,
+}
+
+type Waiting = oneshot::Sender<Result<(), NotRecorded>>;
 
 impl fmt::Debug for Journal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -67,42 +85,47 @@ impl Journal {
     }
 
     pub fn unwritten(&self) -> usize {
-        self.queue.lock().rows.len()
+        let queue = self.queue.lock();
+        queue.rows.len() + queue.in_hand
+    }
+
+    /// The store refuses: reads go on, writes do not run.
+    pub fn is_failing(&self) -> bool {
+        self.queue.lock().failing
     }
 
     /// Writes until told to stop, then writes what is left.
     pub async fn write_to(self: Arc<Self>, store: Store, stop: CancellationToken) {
-        loop {
+        while !stop.is_cancelled() {
+            let retry = async {
+                match self.is_failing() {
+                    true => tokio::time::sleep(RETRY).await,
+                    false => std::future::pending().await,
+                }
+            };
             tokio::select! {
                 () = self.posted.notified() => {}
+                () = retry => {}
                 () = stop.cancelled() => {}
             }
-            let hurried = !self.queue.lock().waiting.is_empty() || stop.is_cancelled();
-            if !hurried {
-                self.gather(&stop).await;
-            }
+            self.gather(&stop).await;
             while self.write_batch(&store).await {}
-            let refused = self.queue.lock().failing;
-            if stop.is_cancelled() {
-                return;
-            }
-            if refused {
-                tokio::select! {
-                    () = tokio::time::sleep(RETRY) => self.posted.notify_one(),
-                    () = stop.cancelled() => {}
-                }
-            }
         }
+        while self.write_batch(&store).await {}
+        let left = {
+            let mut queue = self.queue.lock();
+            queue.closed = true;
+            std::mem::take(&mut queue.rows)
+        };
+        tell(left.into_iter().filter_map(|queued| queued.waiting), &Err(NotRecorded("the hub is ending".to_owned())));
+        self.written.notify_waiters();
     }
 
     /// Lets rows come together, unless somebody waits for one of them.
     async fn gather(&self, stop: &CancellationToken) {
         let hurry = async {
-            loop {
+            while !self.queue.lock().hurry {
                 self.posted.notified().await;
-                if !self.queue.lock().waiting.is_empty() {
-                    return;
-                }
             }
         };
         tokio::select! {
@@ -114,59 +137,91 @@ impl Journal {
 
     /// One commit. True: there may be more to write.
     async fn write_batch(&self, store: &Store) -> bool {
-        let (rows, waiting) = {
-            let mut queue = self.queue.lock();
-            let count = queue.rows.len().min(BATCH);
-            if count == 0 {
-                return false;
-            }
-            let later = queue.rows.split_off(count);
-            let rows = std::mem::replace(&mut queue.rows, later);
-            // Those who wait are answered with the batch that empties the queue.
-            let waiting = if queue.rows.is_empty() { std::mem::take(&mut queue.waiting) } else { Vec::new() };
-            (rows, waiting)
+        let (rows, waiting) = self.take_batch();
+        if rows.is_empty() {
+            return false;
+        }
+        let appended = match AssertUnwindSafe(store.append(&rows)).catch_unwind().await {
+            Ok(appended) => appended.map_err(|error| Chain(&error).to_string()),
+            Err(panic) => Err(format!("a panic: {}", panic_text(&*panic))),
         };
-        match store.append(&rows).await {
+        let written = appended.is_ok();
+        match appended {
             Ok(()) => {
                 self.rows.fetch_add(rows.len() as u64, Ordering::Relaxed);
-                self.queue.lock().failing = false;
-                waiting.into_iter().for_each(|waiting| drop(waiting.send(Ok(()))));
-                self.written.notify_waiters();
-                true
+                let mut queue = self.queue.lock();
+                (queue.failing, queue.in_hand) = (false, 0);
+                drop(queue);
+                tell(waiting.into_iter().flatten(), &Ok(()));
             }
-            Err(error) => {
-                let reason = Chain(&error).to_string();
+            Err(reason) => {
                 error!(audit.rows = rows.len(), "the store did not take {} audit rows: {reason}", rows.len());
-                self.put_back(rows);
-                waiting.into_iter().for_each(|waiting| drop(waiting.send(Err(NotRecorded(reason.clone())))));
-                self.written.notify_waiters();
-                false
+                let refused = self.put_back(rows, waiting);
+                tell(refused.into_iter(), &Err(NotRecorded(reason)));
             }
         }
+        self.written.notify_waiters();
+        written
     }
 
-    fn put_back(&self, mut rows: Vec<Row>) {
+    fn take_batch(&self) -> (Vec<Row>, Vec<Option<Waiting>>) {
         let mut queue = self.queue.lock();
-        queue.failing = true;
-        rows.append(&mut queue.rows);
-        let over = rows.len().saturating_sub(MOST_UNWRITTEN);
-        rows.drain(..over);
-        self.lost.fetch_add(over as u64, Ordering::Relaxed);
-        queue.rows = rows;
+        let count = queue.rows.len().min(BATCH);
+        let later = queue.rows.split_off(count);
+        let now = std::mem::replace(&mut queue.rows, later);
+        queue.bytes = queue.rows.iter().map(|queued| queued.row.size()).sum();
+        queue.hurry = queue.rows.iter().any(|queued| queued.waiting.is_some());
+        queue.in_hand = count;
+        now.into_iter().map(|queued| (queued.row, queued.waiting)).unzip()
     }
 
-    fn push(&self, row: Row, waiting: Option<oneshot::Sender<Result<(), NotRecorded>>>) {
+    /// Keeps what was refused for a later try; but whoever waits, for any row, is told now, and as their
+    /// writes will not run, those rows are not kept.
+    fn put_back(&self, rows: Vec<Row>, waiting: Vec<Option<Waiting>>) -> Vec<Waiting> {
+        let mut queue = self.queue.lock();
+        let behind = std::mem::take(&mut queue.rows);
+        let first = rows.into_iter().zip(waiting).map(|(row, waiting)| Queued { row, waiting });
+        let mut refused = Vec::new();
+        for queued in first.chain(behind) {
+            match queued.waiting {
+                Some(waiting) => refused.push(waiting),
+                None => queue.rows.push(queued),
+            }
+        }
+        let over = queue.rows.len().saturating_sub(MOST_UNWRITTEN);
+        queue.rows.drain(..over);
+        self.lost.fetch_add(over as u64, Ordering::Relaxed);
+        queue.bytes = queue.rows.iter().map(|queued| queued.row.size()).sum();
+        (queue.failing, queue.hurry, queue.in_hand) = (true, false, 0);
+        refused
+    }
+
+    fn push(&self, row: Row, waiting: Option<Waiting>) {
         let wake = {
             let mut queue = self.queue.lock();
-            queue.rows.push(row);
+            if queue.closed {
+                drop(queue);
+                return tell(waiting.into_iter(), &Err(NotRecorded("the hub is ending".to_owned())));
+            }
             let hurry = waiting.is_some();
-            queue.waiting.extend(waiting);
+            queue.hurry |= hurry;
+            queue.bytes += row.size();
+            queue.rows.push(Queued { row, waiting });
             hurry || queue.rows.len() == 1
         };
         if wake {
             self.posted.notify_one();
         }
     }
+
+    fn is_full(&self) -> bool {
+        let queue = self.queue.lock();
+        !queue.failing && !queue.closed && (queue.rows.len() >= HIGH_WATER || queue.bytes >= HIGH_WATER_BYTES)
+    }
+}
+
+fn tell(waiting: impl Iterator<Item = Waiting>, said: &Result<(), NotRecorded>) {
+    waiting.for_each(|waiting| drop(waiting.send(said.clone())));
 }
 
 impl Sink for Journal {
@@ -181,17 +236,13 @@ impl Sink for Journal {
     }
 
     fn backlog(&self) -> Option<BoxFuture<'_, ()>> {
-        let full = || {
-            let queue = self.queue.lock();
-            queue.rows.len() >= HIGH_WATER && !queue.failing
-        };
-        if !full() {
+        if !self.is_full() {
             return None;
         }
         let wait = async move {
             loop {
                 let written = self.written.notified();
-                if !full() {
+                if !self.is_full() {
                     return;
                 }
                 written.await;
@@ -224,6 +275,34 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_write_does_not_wait_for_what_comes_behind_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path()).await.unwrap();
+        let journal = Arc::new(Journal::default());
+        let stop = CancellationToken::new();
+        let writing = journal.clone().write_to(store.clone(), stop.clone());
+        let using = async {
+            let begun = journal.durable(Row::new(Event::Begun));
+            let flood = async {
+                loop {
+                    (0..500).for_each(|_| journal.post(Row::new(Event::Call)));
+                    tokio::task::yield_now().await;
+                    if let Some(backlog) = journal.backlog() {
+                        backlog.await;
+                    }
+                }
+            };
+            tokio::select! {
+                recorded = begun => recorded.unwrap(),
+                () = flood => {}
+            }
+            stop.cancel();
+        };
+        tokio::join!(writing, using);
+        assert!(journal.durable(Row::new(Event::Begun)).await.is_err(), "nobody writes any more");
+    }
+
+    #[tokio::test]
     async fn a_store_that_refuses_fails_the_write_and_keeps_the_rows() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(folder.path()).await.unwrap();
@@ -232,8 +311,12 @@ mod tests {
         let stop = CancellationToken::new();
         let writing = journal.clone().write_to(store, stop.clone());
         let using = async {
+            // More than a batch, so that the row somebody waits for is not in the first one.
+            (0..3_000).for_each(|_| journal.post(Row::new(Event::Call)));
             assert!(journal.durable(Row::new(Event::Begun)).await.is_err());
-            assert_eq!(journal.unwritten(), 1);
+            assert_eq!(journal.unwritten(), 3_000);
+            assert!(journal.is_failing());
+            assert!(journal.durable(Row::new(Event::Begun)).await.is_err());
             assert!(journal.backlog().is_none());
             stop.cancel();
         };

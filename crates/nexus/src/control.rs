@@ -1,6 +1,8 @@
 //! The holder's Unix socket: how `nexus key` reaches a running hub. Never through MCP.
 
+use std::fs::File;
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -58,7 +60,8 @@ pub async fn carry_out(order: Order, keyring: &Keyring, audit: &dyn Sink) -> Ans
 pub async fn ask(data: &Path, order: &Order) -> Result<Answer> {
     let path = socket(data);
     let asking = async {
-        let mut stream = UnixStream::connect(&path).await?;
+        let (_folder, address) = short(data)?;
+        let mut stream = UnixStream::connect(address).await?;
         let mut line = serde_json::to_string(order)?;
         line.push('\n');
         stream.write_all(line.as_bytes()).await?;
@@ -87,7 +90,8 @@ pub fn listen(
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    let listener = UnixListener::bind(&path)?;
+    let (_folder, address) = short(data)?;
+    let listener = UnixListener::bind(address)?;
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
     let (stop, serving) = (tasks.stopping(), tasks.clone());
     let given_way = lock.is_some().then(CancellationToken::new);
@@ -148,4 +152,12 @@ async fn serve(
 
 pub fn socket(data: &Path) -> PathBuf {
     data.join("control.sock")
+}
+
+/// The socket by a path of few characters: a socket's address has 108, and a data folder may be deep. The path
+/// leads through the open folder, and is good while that is kept.
+pub fn short(data: &Path) -> io::Result<(File, PathBuf)> {
+    let folder = File::open(data)?;
+    let path = format!("/proc/self/fd/{}/control.sock", folder.as_raw_fd());
+    Ok((folder, path.into()))
 }

@@ -62,7 +62,11 @@ pub fn claim(data: &Path) -> Result<Claim, LockError> {
         .open(&path)
         .map_err(failed)?;
     match file.try_lock() {
-        Ok(()) => Ok(Claim::Mine(Lock { file, path })),
+        Ok(()) => {
+            // What a dead holder said of itself is no longer true.
+            file.set_len(0).map_err(failed)?;
+            Ok(Claim::Mine(Lock { file, path }))
+        }
         Err(TryLockError::WouldBlock) => Ok(Claim::Taken(read(file))),
         Err(TryLockError::Error(source)) => Err(failed(source)),
     }
@@ -72,7 +76,8 @@ pub fn claim(data: &Path) -> Result<Claim, LockError> {
 /// itself could get in the way of a hub that is just starting.
 pub fn holder(data: &Path) -> Option<Holder> {
     let file = File::open(data.join("hub.lock")).ok()?;
-    UnixStream::connect(crate::control::socket(data)).ok()?;
+    let (_folder, address) = crate::control::short(data).ok()?;
+    UnixStream::connect(address).ok()?;
     Some(read(file))
 }
 

@@ -20,6 +20,9 @@ use crate::store::{Store, StoredKey};
 /// The name of the key in `MCP_API_KEY`, and of the one the hub makes when there is none.
 pub const DEFAULT: &str = "default";
 
+/// The name of the process behind `nexus stdio`, which has no key.
+pub const LOCAL: &str = "local";
+
 /// Where a key comes from, which is also where it can be changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -68,7 +71,8 @@ impl Keyring {
 
     /// Whether anybody could come in at all.
     pub async fn is_empty(&self) -> Result<bool> {
-        Ok(self.all().await?.is_empty())
+        let now = clock::now();
+        Ok(!self.all().await?.iter().any(|(key, _)| key.expires.is_none_or(|expires| expires > now)))
     }
 
     /// Makes the key named `default` and keeps it in the data folder, 0600.
@@ -102,6 +106,9 @@ impl Keyring {
         let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '_');
         if wanted.name.is_empty() || wanted.name.len() > 64 || !wanted.name.chars().all(plain) {
             bail!("`{}` is not a key name: lower-case letters, digits, `-` and `_`, 64 at most", wanted.name);
+        }
+        if wanted.name == LOCAL {
+            bail!("`{LOCAL}` is the name of the process behind `nexus stdio`; choose another");
         }
         if wanted.name == DEFAULT || self.list().await?.iter().any(|key| key.name == wanted.name) {
             bail!(
@@ -162,6 +169,8 @@ impl Keyring {
         };
         match &self.config.environment.api_key {
             Some(secret) => all.push((default(secret.expose()), Source::Environment)),
+            // A key of that name in the file takes the place of the one that was made.
+            None if self.config.keys.iter().any(|key| key.name.as_ref() == DEFAULT) => {}
             None => {
                 if let Some(secret) = stored_secret(&self.generated)? {
                     all.push((default(&secret), Source::Generated));
@@ -171,7 +180,8 @@ impl Keyring {
         for key in &self.config.keys {
             let principal = Principal {
                 id: PrincipalId::of_key(key.name.as_ref(), &key.sha256.0),
-                allow: key.allow.0.clone(),
+                // An agent's key is good for its target's tasks and nothing else; their tools are not there yet.
+                allow: if key.target.is_some() { Patterns::default() } else { key.allow.0.clone() },
                 deny: key.deny.0.clone(),
                 approved: key.approved.0.clone(),
                 read_only: key.read_only,

@@ -27,6 +27,12 @@ pub fn start(filter: &str, format: Format) {
     };
     std::panic::set_hook(Box::new(|panic| {
         let place = panic.location().map(ToString::to_string).unwrap_or_default();
-        error!(place, "panic at {place}: {}", nexus_core::tasks::panic_text(panic.payload()));
+        error!(place, "panic at {place}: {}", shown(panic.payload()));
     }));
+}
+
+/// A panic's text may quote whatever was being worked on.
+fn shown(payload: &(dyn std::any::Any + Send)) -> String {
+    let text = nexus_core::text::cut(nexus_core::tasks::panic_text(payload), 500);
+    nexus_core::redact::text(&text).into_owned()
 }

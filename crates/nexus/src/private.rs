@@ -5,14 +5,18 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
-/// Makes a folder with mode 0700, or takes one that is there and shuts it to others.
+/// Makes a folder with mode 0700, or takes one that is there. One that is open to others is shut if it is empty
+/// or has been ours before; anything else (`--data /tmp`) is not ours to change.
 pub fn folder(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(path)?;
-    let mode = fs::metadata(path)?.permissions().mode();
-    if mode & 0o077 != 0 {
-        fs::set_permissions(path, Permissions::from_mode(0o700))?;
+    if fs::metadata(path)?.permissions().mode() & 0o077 == 0 {
+        return Ok(());
     }
-    Ok(())
+    let ours = path.join("nexus.db").exists() || fs::read_dir(path)?.next().is_none();
+    if !ours {
+        return Err(io::Error::other("it is open to others and holds other things; name a folder of its own"));
+    }
+    fs::set_permissions(path, Permissions::from_mode(0o700))
 }
 
 /// Makes an empty file with mode 0600, or leaves one that is there as it is.
@@ -20,11 +24,16 @@ pub fn create(path: &Path) -> io::Result<File> {
     OpenOptions::new().create(true).append(true).mode(0o600).open(path)
 }
 
-/// Writes a new file with mode 0600. An existing one is an error.
+/// Writes a new file with mode 0600, whole or not at all. An existing one is an error.
 pub fn write_new(path: &Path, content: &str) -> io::Result<()> {
-    let mut file = OpenOptions::new().create_new(true).write(true).mode(0o600).open(path)?;
+    let aside = path.with_extension("new");
+    let mut file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&aside)?;
     file.write_all(content.as_bytes())?;
-    file.sync_all()
+    file.sync_all()?;
+    // Unlike a rename, a link does not replace what is there.
+    let linked = fs::hard_link(&aside, path);
+    fs::remove_file(&aside)?;
+    linked
 }
 
 /// Reads a small file. None: it is not there.
@@ -56,5 +65,7 @@ mod tests {
         assert!(write_new(&key, "other").is_err());
         assert_eq!(read(&key).unwrap().as_deref(), Some("secret"));
         assert_eq!(read(&data.join("none")).unwrap(), None);
+        fs::set_permissions(&data, Permissions::from_mode(0o755)).unwrap();
+        assert!(folder(&data).is_err(), "it holds a file that is not ours");
     }
 }

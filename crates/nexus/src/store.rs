@@ -174,7 +174,6 @@ type Query<'q> = sqlx::query::Query<'q, sqlx::Sqlite, sqlx::sqlite::SqliteArgume
 
 fn bind_row<'q>(query: Query<'q>, row: &Row) -> Query<'q> {
     let call = row.call.as_ref();
-    let kept = call.map(|call| call.kept());
     query
         .bind(row.id.to_string())
         .bind(row.at.as_millisecond())
@@ -190,8 +189,8 @@ fn bind_row<'q>(query: Query<'q>, row: &Row) -> Query<'q> {
         .bind(call.and_then(|call| call.access).map(|access| access.as_str()))
         .bind(call.and_then(|call| call.node.clone()))
         .bind(call.and_then(|call| call.summary.clone()))
-        .bind(kept.as_ref().map(|(arguments, _)| arguments.clone()))
-        .bind(kept.map(|(_, digest)| hex(&digest)))
+        .bind(call.map(|call| call.arguments.to_string()))
+        .bind(call.map(|call| hex(&call.digest)))
         .bind(call.and_then(|call| call.decision))
         .bind(call.and_then(|call| call.how))
         .bind(call.and_then(|call| call.outcome))

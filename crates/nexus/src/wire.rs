@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
@@ -108,7 +109,9 @@ impl Assembly {
         if !self.journal_tasks.finish(LAST_ROWS).await {
             warn!("{} audit rows could not be written", self.journal.unwritten());
         }
-        self.store.close().await;
+        if timeout(LAST_ROWS, self.store.close()).await.is_err() {
+            warn!("the store did not close in time");
+        }
         calm
     }
 
@@ -118,7 +121,7 @@ impl Assembly {
             (self.started, sessions.clone(), self.journal.clone(), self.hub.clone());
         Box::new(move || {
             json!({
-                "ok": true,
+                "ok": !journal.is_failing(),
                 "version": VERSION,
                 "uptime_s": started.elapsed().as_secs(),
                 "sessions": sessions.count(),

@@ -152,6 +152,7 @@ impl Bench {
             principal: Arc::new(principal),
             session: Arc::new(Session::open(SessionKey::Stdio, Transport::Stdio)),
             era: Era::Legacy,
+            client_name: None,
             cancel: CancellationToken::new(),
             client: Arc::new(Deaf),
         };

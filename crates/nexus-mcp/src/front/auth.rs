@@ -86,6 +86,13 @@ impl Keys {
         Some(Known { principal: holder.key.principal.clone(), bucket: holder.bucket.clone() })
     }
 
+    /// Takes several more calls from a key's allowance. False: it does not have them.
+    pub fn charge(&self, principal: &Principal, times: usize) -> bool {
+        let table = self.table.read().clone();
+        let holder = table.values().flatten().find(|holder| holder.key.principal.id == principal.id);
+        holder.is_none_or(|holder| (0..times).all(|_| holder.bucket.spend(holder.bucket.born.elapsed()).is_ok()))
+    }
+
     /// Whether a principal still has a key, for streams that outlive the request that opened them.
     pub fn admits(&self, principal: &Principal) -> bool {
         let now = clock::now();

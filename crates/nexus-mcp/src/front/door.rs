@@ -1,8 +1,9 @@
 //! Accepts connections and serves them, and stops doing so without cutting anyone off.
 
+use std::collections::HashMap;
 use std::convert::Infallible;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -18,15 +19,20 @@ use http_body::{Frame, SizeHint};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use parking_lot::Mutex;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tower::ServiceExt;
 use tracing::{debug, warn};
 
+use super::address::Network;
 use super::{Front, SLOWEST_SENDER, guard, http, sse};
 
 /// Connections open at once. More wait in the kernel's queue until one ends.
 const MOST_CONNECTIONS: usize = 16_384;
+
+/// Connections of one address, unless it is a proxy's: a quarter, so that nobody shuts everybody else out.
+const MOST_OF_ONE_ADDRESS: usize = MOST_CONNECTIONS / 4;
 
 /// How often idle sessions and keys that ran out are looked for.
 const REAP_EVERY: Duration = Duration::from_secs(30);
@@ -54,6 +60,7 @@ pub async fn serve(front: Arc<Front>, listener: TcpListener) {
     let routes = routes(&front);
     let closing = front.server.closing.clone();
     let places = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+    let shares: Arc<Shares> = Arc::default();
     front.tasks.spawn("reaper", reap(front.clone()));
     loop {
         let accepting = async {
@@ -67,7 +74,11 @@ pub async fn serve(front: Arc<Front>, listener: TcpListener) {
         };
         match accepted {
             (Ok(place), Ok((stream, peer))) => {
-                front.tasks.spawn("connection", connection(front.clone(), routes.clone(), stream, peer, place));
+                // Dropped, it is closed: the other addresses keep their places.
+                let Some(share) = Share::of(&shares, peer.ip(), &front.settings.proxies) else { continue };
+                front
+                    .tasks
+                    .spawn("connection", connection(front.clone(), routes.clone(), stream, peer, (place, share)));
             }
             (_, Err(error)) => pause_after(&error).await,
             (Err(_), _) => break,
@@ -76,6 +87,39 @@ pub async fn serve(front: Arc<Front>, listener: TcpListener) {
     drop(listener);
     let all = u32::try_from(MOST_CONNECTIONS).unwrap_or(u32::MAX);
     let _ = places.acquire_many(all).await;
+}
+
+/// How many connections each address has.
+type Shares = Mutex<HashMap<IpAddr, usize>>;
+
+/// A connection's part of what its address may have; given back when dropped.
+struct Share {
+    shares: Arc<Shares>,
+    address: IpAddr,
+}
+
+impl Share {
+    fn of(shares: &Arc<Shares>, address: IpAddr, proxies: &[Network]) -> Option<Self> {
+        let mut counts = shares.lock();
+        let count = counts.entry(address).or_default();
+        *count += 1;
+        let fits = *count <= MOST_OF_ONE_ADDRESS || proxies.iter().any(|proxy| proxy.contains(address));
+        drop(counts);
+        let share = Self { shares: shares.clone(), address };
+        fits.then_some(share)
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        let mut counts = self.shares.lock();
+        if let Some(count) = counts.get_mut(&self.address) {
+            *count -= 1;
+            if *count == 0 {
+                counts.remove(&self.address);
+            }
+        }
+    }
 }
 
 /// Ends what nobody uses any more.
@@ -111,7 +155,7 @@ async fn connection(
     routes: Router,
     stream: TcpStream,
     peer: SocketAddr,
-    place: OwnedSemaphorePermit,
+    place: (OwnedSemaphorePermit, Share),
 ) {
     // With Nagle's algorithm a streamed answer waits 40 ms for an acknowledgement.
     if let Err(error) = stream.set_nodelay(true) {

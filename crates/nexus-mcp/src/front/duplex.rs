@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde_json::value::RawValue;
 use tokio::sync::{Semaphore, mpsc};
+use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
 use nexus_core::principal::Principal;
@@ -16,8 +17,9 @@ use crate::server::Server;
 use crate::version::{self, LAST_WITH_BATCHES};
 use crate::wire::{self, Incoming, Message, Params, Request, RequestId, RpcError};
 
-/// Requests of one connection that are answered at once. A client that sends more is read more slowly.
-const AT_ONCE: usize = 128;
+/// Requests of one connection that are answered at once; subscriptions are counted elsewhere. More are refused,
+/// not waited for: behind them may come the cancellation of one.
+const AT_ONCE: usize = 256;
 
 #[derive(Debug)]
 pub struct Duplex {
@@ -27,11 +29,21 @@ pub struct Duplex {
     peer: Arc<Peer>,
     outbox: mpsc::Sender<String>,
     places: Arc<Semaphore>,
+    /// Cancelled when nobody is left to answer to.
+    gone: CancellationToken,
 }
 
 impl Duplex {
     pub fn new(server: Arc<Server>, tasks: Tasks, session: Arc<Session>, outbox: mpsc::Sender<String>) -> Self {
-        Self { server, tasks, session, peer: Arc::default(), outbox, places: Arc::new(Semaphore::new(AT_ONCE)) }
+        Self {
+            server,
+            tasks,
+            session,
+            peer: Arc::default(),
+            outbox,
+            places: Arc::new(Semaphore::new(AT_ONCE)),
+            gone: CancellationToken::new(),
+        }
     }
 
     /// Takes one message as it came. Answers go to the outbox, in the order in which they are ready.
@@ -43,7 +55,10 @@ impl Duplex {
             {
                 // Answering each on its own is allowed, and no client waits longer for it.
                 for message in messages {
-                    self.take(principal, message).await;
+                    match message {
+                        Ok(message) => self.take(principal, message).await,
+                        Err(error) => self.refuse(None, &error).await,
+                    }
                 }
             }
             Ok(Incoming::Batch(_)) => {
@@ -58,6 +73,11 @@ impl Duplex {
     pub async fn drained(&self) {
         let all = u32::try_from(AT_ONCE).unwrap_or(u32::MAX);
         let _ = self.places.acquire_many(all).await;
+    }
+
+    /// Cancels everything that is still running.
+    pub fn hang_up(&self) {
+        self.gone.cancel();
     }
 
     async fn take(&self, principal: &Arc<Principal>, message: Message) {
@@ -87,11 +107,16 @@ impl Duplex {
         };
         let cancel = exchange.cancel.clone();
         let Some(running) = self.peer.start(&id, &cancel) else {
-            return self
-                .refuse(Some(&id), &RpcError::invalid_request("this id is in use by a request that is still running"))
-                .await;
+            return self.refuse(Some(&id), &RpcError::id_in_use()).await;
         };
-        let Ok(place) = self.places.clone().acquire_owned().await else { return };
+        let listens = request.method == "subscriptions/listen";
+        let place = self.places.clone().try_acquire_owned().ok();
+        if place.is_none() && !listens {
+            return self
+                .refuse(Some(&id), &RpcError::invalid_request("too many requests at once; wait for some answers"))
+                .await;
+        }
+        let place = place.filter(|_| !listens);
         let opens = request.method == "initialize";
         let (server, outbox) = (self.server.clone(), self.outbox.clone());
         let work = async move {
@@ -127,6 +152,7 @@ impl Duplex {
             )
         };
         let mut exchange = new(era);
+        exchange.cancel = self.gone.child_token();
         match era {
             Era::Modern => self.server.accept_modern(&params, &mut exchange)?,
             Era::Legacy if !self.server.protocol.speaks(Era::Legacy) => {
@@ -143,6 +169,7 @@ impl Duplex {
                     return Err(RpcError::invalid_request("this connection is initialised already"));
                 }
                 exchange.capabilities = self.peer.capabilities.get().cloned().unwrap_or_default();
+                exchange.client_name = self.session.client().cloned();
             }
         }
         exchange.progress_token = params.meta.as_ref().and_then(|meta| meta.progress_token).map(ToOwned::to_owned);

@@ -32,8 +32,8 @@ pub async fn check(State(front): State<Arc<Front>>, mut request: Request, next: 
     }
     let peer =
         request.extensions().get::<ConnectInfo<SocketAddr>>().map_or(IpAddr::from([0, 0, 0, 0]), |peer| peer.0.ip());
-    let forwarded = text(headers, header::HeaderName::from_static("x-forwarded-for"));
-    let caller = address::caller(peer, forwarded, &front.settings.proxies);
+    let forwarded = forwarded_for(&front, headers);
+    let caller = address::caller(peer, forwarded.as_deref(), &front.settings.proxies);
 
     let principal = match bearer(headers) {
         None if front.settings.keyless.is_some() && caller.is_loopback() => front.settings.keyless.clone(),
@@ -49,6 +49,15 @@ pub async fn check(State(front): State<Arc<Front>>, mut request: Request, next: 
     let Some(principal) = principal else { return refused(&front, caller, bearer(headers).is_some()).await };
     request.extensions_mut().insert::<Arc<Principal>>(principal);
     next.run(request).await
+}
+
+/// All lines of `X-Forwarded-For` as one list: a proxy may add its own line instead of its own entry.
+fn forwarded_for(front: &Front, headers: &HeaderMap) -> Option<String> {
+    if front.settings.proxies.is_empty() {
+        return None;
+    }
+    let lines: Vec<&str> = headers.get_all("x-forwarded-for").iter().filter_map(|line| line.to_str().ok()).collect();
+    Some(lines.join(","))
 }
 
 /// The key, if the header has the form `Bearer KEY`.

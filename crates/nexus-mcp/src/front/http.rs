@@ -10,7 +10,9 @@ use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
 use futures_util::future::join_all;
 use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
 
 use nexus_core::principal::Principal;
 use nexus_core::session::{Era, Transport};
@@ -151,30 +153,28 @@ async fn one(
                 outbox,
             );
             exchange.capabilities = connected.peer.capabilities.get().cloned().unwrap_or_default();
+            exchange.client_name = connected.session.client().cloned();
             exchange
         }
     };
     exchange.progress_token = params.meta.as_ref().and_then(|meta| meta.progress_token).map(ToOwned::to_owned);
     drop(params);
     if request.method == "subscriptions/listen" {
-        end_when_revoked(front, &exchange);
+        end_when_revoked(front, &mut exchange);
     }
     Ok(respond(front, request, exchange, inbox).await)
 }
 
-/// A subscription outlives the request that the key was checked for.
-fn end_when_revoked(front: &Arc<Front>, exchange: &Exchange) {
+/// A subscription outlives the request that the key was checked for. The watch ends with the exchange.
+fn end_when_revoked(front: &Arc<Front>, exchange: &mut Exchange) {
+    let over = CancellationToken::new();
+    exchange.held = Some(over.clone().drop_guard());
     let (front, principal, listening) = (front.clone(), exchange.principal.clone(), exchange.cancel.clone());
     let mut keys = front.keys.changes();
     front.tasks.clone().spawn("key of a subscription", async move {
-        loop {
-            tokio::select! {
-                () = listening.cancelled() => return,
-                () = front.server.closing.cancelled() => return,
-                _ = keys.changed() => if !front.admits(&principal) {
-                    return listening.cancel();
-                },
-            }
+        tokio::select! {
+            () = over.cancelled() => {}
+            () = front.revoked(&principal, &mut keys) => listening.cancel(),
         }
     });
 }
@@ -253,38 +253,53 @@ async fn batch(
     front: &Arc<Front>,
     principal: &Arc<Principal>,
     headers: &HeaderMap,
-    messages: Vec<Message>,
+    messages: Vec<Result<Message, RpcError>>,
 ) -> Result<Response, RpcError> {
     let connected = session_of(front, principal, headers)?;
     if connected.peer.version.get().is_none_or(|version| *version > LAST_WITH_BATCHES) {
         return Err(RpcError::invalid_request("this protocol version takes one message at a time"));
     }
-    let mut answers = Vec::new();
-    for message in messages {
-        let Message::Request(request) = message else {
-            one(front, principal.clone(), headers, message).boxed().await?;
-            continue;
-        };
-        // As on a connection of their own: a lost connection does not cancel them, a notification does.
-        let (outbox, _) = mpsc::channel(1);
-        let (session, peer) = (connected.session.clone(), connected.peer.clone());
-        let exchange = Exchange::new(request.id.clone(), principal.clone(), session, Era::Legacy, peer, outbox);
-        let (id, cancel) = (request.id.clone(), exchange.cancel.clone());
-        let running = connected.peer.start(&id, &cancel);
-        let server = front.server.clone();
-        answers.push(front.tasks.spawn("request", async move {
-            let answer = match running {
-                Some(_running) => answer(server, request, Arc::new(exchange)).await,
-                None => Err(RpcError::invalid_request("this id is in use by a request that is still running")),
-            };
-            (!cancel.is_cancelled()).then(|| wire::response(&id, &answer))
-        }));
+    // The guard has counted one of them.
+    if !front.keys.charge(principal, messages.len() - 1) {
+        return Err(RpcError::invalid_request("too many requests with this key; send fewer at once").with_status(429));
     }
+    let (mut answers, mut running) = (Vec::new(), Vec::new());
+    for message in messages {
+        match message {
+            Ok(Message::Request(request)) => running.push(in_batch(front, principal, &connected, request)),
+            // What wants no answer gets none, not even about a fault.
+            Ok(message) => drop(one(front, principal.clone(), headers, message).boxed().await),
+            Err(error) => answers.push(wire::error_response(None, &error)),
+        }
+    }
+    answers.extend(join_all(running).await.into_iter().filter_map(|ended| ended.ok().flatten().flatten()));
     if answers.is_empty() {
         return Ok(StatusCode::ACCEPTED.into_response());
     }
-    let answered = join_all(answers).await.into_iter().filter_map(|ended| ended.ok().flatten().flatten());
-    Ok(json(StatusCode::OK, format!("[{}]", answered.collect::<Vec<_>>().join(","))))
+    Ok(json(StatusCode::OK, format!("[{}]", answers.join(","))))
+}
+
+/// One request of several. As on a connection of its own: a lost connection does not cancel it, a notification does.
+fn in_batch(
+    front: &Front,
+    principal: &Arc<Principal>,
+    connected: &Connected,
+    request: Request,
+) -> JoinHandle<Option<Option<String>>> {
+    let (outbox, _) = mpsc::channel(1);
+    let (session, peer) = (connected.session.clone(), connected.peer.clone());
+    let mut exchange = Exchange::new(request.id.clone(), principal.clone(), session, Era::Legacy, peer, outbox);
+    exchange.client_name = connected.session.client().cloned();
+    let (id, cancel) = (request.id.clone(), exchange.cancel.clone());
+    let running = connected.peer.start(&id, &cancel);
+    let server = front.server.clone();
+    front.tasks.spawn("request", async move {
+        let answer = match running {
+            Some(_running) => answer(server, request, Arc::new(exchange)).await,
+            None => Err(RpcError::id_in_use()),
+        };
+        (!cancel.is_cancelled()).then(|| wire::response(&id, &answer))
+    })
 }
 
 /// The old era's stream beside the requests: tells of changed lists until the client hangs up.
@@ -324,20 +339,13 @@ struct Listener {
 
 impl Listener {
     async fn next(&mut self) -> Option<String> {
-        loop {
-            tokio::select! {
-                () = self.open.0.ended.cancelled() => return None,
-                () = self.front.server.closing.cancelled() => return None,
-                moved = self.tools.changed() => {
-                    moved.ok()?;
-                    return Some(event(&wire::notification("notifications/tools/list_changed", "{}")));
-                }
-                moved = self.keys.changed() => {
-                    moved.ok()?;
-                    if !self.front.admits(&self.principal) {
-                        return None;
-                    }
-                }
+        tokio::select! {
+            () = self.open.0.ended.cancelled() => None,
+            () = self.front.server.closing.cancelled() => None,
+            () = self.front.revoked(&self.principal, &mut self.keys) => None,
+            moved = self.tools.changed() => {
+                moved.ok()?;
+                Some(event(&wire::notification("notifications/tools/list_changed", "{}")))
             }
         }
     }

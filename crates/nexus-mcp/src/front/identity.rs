@@ -66,7 +66,7 @@ const STREAMS_PER_SESSION: usize = 8;
 
 impl Connected {
     pub fn touch(&self) {
-        self.active_ms.store(clock::now_ms(), Ordering::Relaxed);
+        self.active_ms.store(clock::monotonic_ms(), Ordering::Relaxed);
     }
 
     /// Counts a stream in, if there is room for one more.
@@ -117,14 +117,11 @@ impl Sessions {
             owner: principal.id.clone(),
             transport,
             streams: AtomicUsize::new(0),
-            active_ms: AtomicI64::new(clock::now_ms()),
+            active_ms: AtomicI64::new(clock::monotonic_ms()),
         });
         let evicted = {
             let mut open = self.open.lock();
-            let evicted = if open.len() >= self.limits.sessions { evict(&mut open) } else { Vec::new() };
-            if open.len() >= self.limits.sessions {
-                return None;
-            }
+            let evicted = make_room(&mut open, &principal.id, self.limits.sessions)?;
             open.insert(connected.id.clone(), connected.clone());
             evicted
         };
@@ -175,7 +172,7 @@ impl Sessions {
 
     /// Ends what nobody uses any more.
     pub fn reap(&self) {
-        let now_ms = clock::now_ms();
+        let now_ms = clock::monotonic_ms();
         let too_long = millis(self.limits.session_idle);
         let mut idle = Vec::new();
         self.open.lock().retain(|_, connected| {
@@ -214,23 +211,51 @@ fn row(event: Event, session: &Session, principal: &PrincipalId, era: Era) -> Ro
         principal: Some(principal.clone()),
         transport: Some(session.transport),
         era: Some(era),
-        client: session.client().map(str::to_owned),
+        client: session.client().map(|client| client.to_string()),
         ..Row::new(event)
     }
 }
 
-/// Makes room by ending the hundredth part that has been idle longest. Clients that open a session
-/// per call and never close one would otherwise lock everybody out.
-fn evict(open: &mut HashMap<Box<str>, Arc<Connected>>) -> Vec<Arc<Connected>> {
-    let now_ms = clock::now_ms();
+/// Makes room for one more session of a key, by ending idle ones. Clients that open a session per call and never
+/// close one would otherwise lock everybody out; and no key may do that to the others, so each has a share of at
+/// most seven eighths and loses its own sessions first. None: there is no room to be had.
+fn make_room(
+    open: &mut HashMap<Box<str>, Arc<Connected>>,
+    owner: &PrincipalId,
+    most: usize,
+) -> Option<Vec<Arc<Connected>>> {
+    // Counting is for a nearly full house.
+    if open.len() < most - most / 8 {
+        return Some(Vec::new());
+    }
+    let mut owned: HashMap<PrincipalId, usize> = HashMap::new();
+    open.values().for_each(|connected| *owned.entry(connected.owner.clone()).or_default() += 1);
+    let own = owned.get(owner).copied().unwrap_or_default();
+    if open.len() < most && own < most - most / 8 {
+        return Some(Vec::new());
+    }
+    let largest = owned.into_iter().max_by_key(|(_, count)| *count).map(|(largest, _)| largest);
+    let of_own = idle_longest(open, owner);
+    let losing = if of_own.is_empty() && open.len() >= most && own < most - most / 8 {
+        largest.map(|largest| idle_longest(open, &largest)).unwrap_or_default()
+    } else {
+        of_own
+    };
+    let ended: Vec<_> = losing.into_iter().filter_map(|connected| open.remove(&connected.id)).collect();
+    (!ended.is_empty()).then_some(ended)
+}
+
+/// The hundredth part of all sessions, out of a key's, that has been idle longest.
+fn idle_longest(open: &HashMap<Box<str>, Arc<Connected>>, owner: &PrincipalId) -> Vec<Arc<Connected>> {
+    let now_ms = clock::monotonic_ms();
     let mut idle: Vec<(i64, Arc<Connected>)> = open
         .values()
-        .filter(|connected| connected.transport == Transport::Http)
+        .filter(|connected| connected.owner == *owner && connected.transport == Transport::Http)
         .filter_map(|connected| Some((connected.idle_ms(now_ms)?, connected.clone())))
         .collect();
     idle.sort_unstable_by_key(|(idle_ms, _)| std::cmp::Reverse(*idle_ms));
     idle.truncate((open.len() / 100).max(1));
-    idle.into_iter().filter_map(|(_, connected)| open.remove(&connected.id)).collect()
+    idle.into_iter().map(|(_, connected)| connected).collect()
 }
 
 fn millis(time: Duration) -> i64 {
@@ -287,6 +312,17 @@ mod tests {
         assert!(idle.ended.is_cancelled());
         let _call = third.session.enter(9);
         assert!(sessions.open(&key("a"), Transport::Http).is_none());
+    }
+
+    #[test]
+    fn one_key_cannot_take_the_place_of_all_others() {
+        let sessions = sessions(Limits { sessions: 16, ..Limits::default() });
+        let streams: Vec<_> = (0..20).filter_map(|_| sessions.open(&key("greedy"), Transport::Sse)).collect();
+        assert_eq!(streams.len(), 14);
+        assert!(sessions.open(&key("modest"), Transport::Http).is_some());
+        let idle: Vec<_> = (0..20).filter_map(|_| sessions.open(&key("modest"), Transport::Http)).collect();
+        assert_eq!(idle.len(), 20, "its own idle ones make room");
+        assert!(streams.iter().all(|stream| !stream.ended.is_cancelled()));
     }
 
     #[test]

@@ -70,19 +70,12 @@ async fn drained(front: &Front, duplex: &Weak<Duplex>) {
 
 impl Feed {
     async fn next(&mut self) -> Option<String> {
-        loop {
-            tokio::select! {
-                biased;
-                message = self.inbox.recv() => return message.map(|message| event(&message)),
-                () = self.open.0.ended.cancelled() => return None,
-                () = drained(&self.front, &self.duplex) => return self.inbox.try_recv().ok().map(|message| event(&message)),
-                moved = self.keys.changed() => {
-                    moved.ok()?;
-                    if !self.front.admits(&self.principal) {
-                        return None;
-                    }
-                }
-            }
+        tokio::select! {
+            biased;
+            message = self.inbox.recv() => message.map(|message| event(&message)),
+            () = self.open.0.ended.cancelled() => None,
+            () = drained(&self.front, &self.duplex) => self.inbox.try_recv().ok().map(|message| event(&message)),
+            () = self.front.revoked(&self.principal, &mut self.keys) => None,
         }
     }
 }
@@ -90,7 +83,8 @@ impl Feed {
 impl Drop for Feed {
     fn drop(&mut self) {
         let id = &self.open.0.id;
-        self.front.streams.lock().remove(id);
+        // Nobody is left to answer to.
+        self.front.streams.lock().remove(id).inspect(|duplex| duplex.hang_up());
         self.front.sessions.close(id, &self.principal);
     }
 }

@@ -22,6 +22,9 @@ use crate::wire::{RpcError, error_response};
 /// After the end of stdin, what was asked before it may take this long to be answered.
 const LAST_WORDS: Duration = Duration::from_secs(10);
 
+/// And this long to be written.
+const LAST_LINES: Duration = Duration::from_secs(4);
+
 /// Serves one client until its end of the pipe closes or the hub is to end.
 pub async fn serve(
     server: Arc<Server>,
@@ -55,10 +58,11 @@ pub async fn serve(
     // Nobody listens any more; what would listen for ever ends here.
     closing.cancel();
     if timeout(LAST_WORDS, duplex.drained()).await.is_err() {
-        warn!("the client is gone; some calls did not end in time");
+        warn!("the client is gone; some calls did not end in time and are cancelled");
     }
+    duplex.hang_up();
     drop((duplex, outbox));
-    match timeout(LAST_WORDS, writer).await {
+    match timeout(LAST_LINES, writer).await {
         Ok(Ok(Some(written))) => written,
         _ => Ok(()),
     }

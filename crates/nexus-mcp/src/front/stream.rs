@@ -49,22 +49,15 @@ pub async fn respond(
     let id = request.id.clone();
     let era = exchange.era;
     let cancel = exchange.cancel.clone();
-    let peer = exchange.peer.clone();
+    let Some(running) = exchange.peer.start(&id, &cancel) else {
+        return json(StatusCode::BAD_REQUEST, wire::error_response(Some(&id), &RpcError::id_in_use()));
+    };
     let mut answering = Box::pin(answer(front.server.clone(), request, Arc::new(exchange)));
     if let Poll::Ready(answer) = futures_util::poll!(&mut answering) {
         drop(answering);
         return finished(&id, era, &answer, &mut inbox);
     }
 
-    let Some(running) = peer.start(&id, &cancel) else {
-        return json(
-            StatusCode::BAD_REQUEST,
-            wire::error_response(
-                Some(&id),
-                &RpcError::invalid_request("this id is in use by a request that is still running"),
-            ),
-        );
-    };
     let (done, mut ending) = oneshot::channel();
     front.tasks.spawn("request", async move {
         let answer = answering.await;

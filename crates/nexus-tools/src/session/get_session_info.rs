@@ -75,7 +75,7 @@ impl Tool<Toolbox> for GetSessionInfo {
             now: clock::now().to_string(),
             transport: session.transport.as_str().to_owned(),
             era: cx.era.as_str().to_owned(),
-            client: session.client().map(str::to_owned),
+            client: cx.client_name.as_deref().map(str::to_owned),
             writes,
             always_approved: principal.approved.iter().map(str::to_owned).collect(),
             a_write_needs: what_a_write_needs(read_only, principal.level, writes).to_owned(),

@@ -7,6 +7,7 @@ use std::num::NonZeroU64;
 
 use crate::file::open_readable;
 use crate::prelude::*;
+use crate::secret::Secret;
 use binary::Binary;
 use window::{Reader, Window};
 
@@ -92,6 +93,9 @@ impl Tool<Toolbox> for ReadFile {
                 return Ok(contents);
             }
             let read = reader.read(&window, abandoned)?;
+            if read.in_key {
+                return Err(Secret::private_key(&path).into());
+            }
             secrets.check_content(&path, read.content.as_bytes())?;
             contents.lines = read.lines;
             contents.total_lines = read.total_lines;

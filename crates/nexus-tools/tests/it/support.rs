@@ -67,6 +67,7 @@ pub fn caller(name: &str) -> CallCx {
         principal: Arc::new(Principal::new(name, Level::Trusted)),
         session: Arc::new(Session::open(key, Transport::Http)),
         era: Era::Modern,
+        client_name: None,
         cancel: CancellationToken::new(),
         client: Arc::new(Deaf),
     }

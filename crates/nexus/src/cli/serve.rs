@@ -11,6 +11,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::time::timeout;
 use tracing::{info, warn};
 
 use nexus_core::audit::{Event, Row, Sink};
@@ -25,8 +26,8 @@ use crate::hold::{self, Claim, Holder, Lock};
 use crate::private;
 use crate::wire::{self, Assembly, Rig};
 
-/// How often another process is asked for the data folder, 50 ms apart.
-const GIVING_WAY: usize = 40;
+/// How long another process may take to give the data folder up.
+const GIVING_WAY: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Default, Args)]
 pub struct Serve {
@@ -50,11 +51,12 @@ impl Serve {
         raise_open_files();
         let assembly =
             wire::assemble(&loaded, env, Rig { conformance: self.conformance, dummies: self.dummies }).await?;
-        let new_key = first_key(&assembly, config).await?;
         wire::warn_of_yolo(&assembly.keyring).await?;
 
         let listener = listen(config).await?;
         let address = listener.local_addr()?;
+        // Behind everything that can fail: a key is shown once.
+        let new_key = first_key(&assembly, config).await?;
         let front = self.front(&assembly, config, address);
         control::listen(data, None, assembly.keyring.clone(), assembly.journal.clone(), &assembly.tasks)
             .context("the control socket")?;
@@ -108,22 +110,27 @@ impl Serve {
 
 /// Becomes the holder of the data folder. A `nexus stdio` that holds it only because it came first gives way.
 async fn claim(data: &Path) -> Result<Lock> {
-    for _ in 0..GIVING_WAY {
-        match hold::claim(data)? {
-            Claim::Mine(lock) => return Ok(lock),
-            Claim::Taken(Holder { pid, mcp: Some(mcp) }) => {
-                bail!("process {pid} serves this data folder already, at {mcp}")
-            }
-            Claim::Taken(_) => {
-                let _ = control::ask(data, &control::Order::GiveWay).await;
-                tokio::time::sleep(Duration::from_millis(50)).await;
+    let asking = async {
+        loop {
+            match hold::claim(data)? {
+                Claim::Mine(lock) => return Ok(lock),
+                Claim::Taken(Holder { pid, mcp: Some(mcp) }) => {
+                    bail!("process {pid} serves this data folder already, at {mcp}")
+                }
+                Claim::Taken(_) => {
+                    let _ = control::ask(data, &control::Order::GiveWay).await;
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
             }
         }
+    };
+    match timeout(GIVING_WAY, asking).await {
+        Ok(claimed) => claimed,
+        Err(_) => bail!(
+            "another process holds the data folder {} and does not give way; end it, or use another --data",
+            data.display()
+        ),
     }
-    bail!(
-        "another process holds the data folder {} and does not give way; end it, or use another --data",
-        data.display()
-    )
 }
 
 /// `https://hub.example/nexus` comes from the origin `https://hub.example`.

@@ -15,11 +15,9 @@ use super::serve::Signals;
 use crate::config::{Env, Loaded};
 use crate::control;
 use crate::hold::{self, Claim, Holder};
+use crate::keyring::LOCAL;
 use crate::private;
 use crate::wire::{self, Rig};
-
-/// The name under which the local process is recorded.
-const LOCAL: &str = "local";
 
 pub async fn run(loaded: Loaded, env: &Env) -> Result<ExitCode> {
     private::folder(&loaded.data)?;
@@ -47,7 +45,7 @@ pub async fn run(loaded: Loaded, env: &Env) -> Result<ExitCode> {
         session: Some(session.id),
         principal: Some(principal.id.clone()),
         transport: Some(Transport::Stdio),
-        client: session.client().map(str::to_owned),
+        client: session.client().map(|client| client.to_string()),
         ..Row::new(event)
     };
     assembly.journal.post(row(Event::SessionStarted));

@@ -202,6 +202,10 @@ fn check_keys(root: &Node, env: &Env, faults: &mut Faults) {
             faults.at(name.spot, problem.hint("rename this one, or unset MCP_API_KEY"));
         }
     }
+    for name in keys().filter_map(|key| key.get("name")).filter(|name| name.text() == Some("local")) {
+        let problem = Problem::new("the key name `local` is that of the process behind `nexus stdio`");
+        faults.at(name.spot, problem.hint("rename it"));
+    }
     for target in keys().filter_map(|key| key.get("target")) {
         check_target(root, target, faults);
     }

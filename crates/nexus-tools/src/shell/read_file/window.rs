@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::clip;
 use crate::file::FileError;
 use crate::prelude::*;
+use crate::secret::OpenKey;
 use crate::toolbox::Abandoned;
 
 const CHUNK: usize = 64 << 10;
@@ -29,6 +30,8 @@ pub(super) struct Lines {
     pub total_lines: Option<u64>,
     pub next: Option<u64>,
     pub note: Option<String>,
+    /// The lines begin inside a private key that began before them.
+    pub in_key: bool,
 }
 
 #[derive(Debug, Error)]
@@ -105,6 +108,8 @@ struct Scan<'a> {
     line: u64,
     /// Whether that line has begun.
     begun: bool,
+    /// What the lines before the window leave open.
+    key: OpenKey,
     kept: Vec<u8>,
     /// Bytes; four to a character at most.
     most_bytes: usize,
@@ -114,7 +119,7 @@ impl<'a> Scan<'a> {
     fn new(window: &'a Window) -> Self {
         // One more character than fits, to know that there is more.
         let most_bytes = window.most_chars.saturating_add(1).saturating_mul(4);
-        Self { window, line: 1, begun: false, kept: Vec::new(), most_bytes }
+        Self { window, line: 1, begun: false, key: OpenKey::default(), kept: Vec::new(), most_bytes }
     }
 
     fn take_in(&mut self, mut bytes: &[u8]) {
@@ -124,9 +129,11 @@ impl<'a> Scan<'a> {
                 self.count(bytes);
                 return;
             }
-            let length = bytes.iter().position(|byte| *byte == b'\n').map_or(bytes.len(), |at| at + 1);
-            let (piece, rest) = bytes.split_at(length);
-            if self.line >= self.window.first {
+            let before = self.window.first.saturating_sub(self.line);
+            let (piece, rest) = bytes.split_at(length_of_lines(bytes, before.max(1)));
+            if before > 0 {
+                self.key.take_in(piece);
+            } else {
                 let room = self.most_bytes - self.kept.len();
                 self.kept.extend_from_slice(&piece[..piece.len().min(room)]);
             }
@@ -167,8 +174,16 @@ impl<'a> Scan<'a> {
             total_lines: ended.then_some(total),
             next: (more && lines > 0).then_some(next),
             note,
+            in_key: self.key.is_open_before(&self.kept),
         }
     }
+}
+
+/// Bytes of the first `count` lines; all, if there are not so many.
+fn length_of_lines(bytes: &[u8], count: u64) -> usize {
+    let ends = bytes.iter().enumerate().filter(|(_, byte)| **byte == b'\n');
+    let last = usize::try_from(count).ok().and_then(|count| ends.map(|(at, _)| at).nth(count.checked_sub(1)?));
+    last.map_or(bytes.len(), |at| at + 1)
 }
 
 /// A last line without an end is one too.
