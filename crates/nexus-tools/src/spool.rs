@@ -1,6 +1,7 @@
 //! Output that did not fit its reply, kept in memory for a while so that `read_output` can read on.
 
-use std::collections::VecDeque;
+use std::cmp::Reverse;
+use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -101,25 +102,18 @@ impl fmt::Debug for Spool {
 }
 
 impl Spool {
-    /// Keeps a text for an hour; older ones make room. One that is too long loses its middle.
+    /// Keeps a text for an hour; older ones make room, first of whoever keeps most. One that is too long loses its
+    /// middle.
     pub fn keep(&self, owner: Owner, words: &str, now: Instant) -> Cursor {
-        let words: Arc<str> = fitting(words).into();
-        let id = Uuid::new_v4();
+        let text = Text { id: Uuid::new_v4(), owner, words: fitting(words).into(), until: now + KEPT_FOR };
+        let cursor = Cursor { text: text.id, at: 0 };
         let mut texts = self.texts.lock();
         texts.retain(|text| text.until > now);
-        let room = |texts: &VecDeque<Text>, mine: bool| -> usize {
-            let counts = |text: &&Text| !mine || text.owner.principal == owner.principal;
-            texts.iter().filter(counts).map(|text| text.words.len()).sum::<usize>() + words.len()
-        };
-        while room(&texts, true) > MOST_EACH {
-            let Some(oldest) = texts.iter().position(|text| text.owner.principal == owner.principal) else { break };
-            texts.remove(oldest);
+        texts.push_back(text);
+        while let Some(excess) = excess(&texts) {
+            texts.remove(excess);
         }
-        while !texts.is_empty() && (room(&texts, false) > MOST || texts.len() >= MOST_TEXTS) {
-            texts.pop_front();
-        }
-        texts.push_back(Text { id, owner, words, until: now + KEPT_FOR });
-        Cursor { text: id, at: 0 }
+        cursor
     }
 
     /// At most `most` characters from the cursor on. None: not there, not any more, or not for this owner.
@@ -133,6 +127,33 @@ impl Spool {
         let next = (!rest.is_empty()).then_some(Cursor { text: cursor.text, at: cursor.at + piece.len() });
         Some(Page { text: piece.to_owned(), next, left: rest.chars().count() })
     }
+}
+
+/// Which text has to go, if any: the oldest of the principal who keeps most of what there is too much of. So nobody's
+/// flood pushes out what others keep, who keep less.
+fn excess(texts: &VecDeque<Text>) -> Option<usize> {
+    let mut shares: HashMap<&PrincipalId, Share> = HashMap::new();
+    for (at, text) in texts.iter().enumerate() {
+        let share = shares.entry(&text.owner.principal).or_insert(Share { oldest: at, bytes: 0, texts: 0 });
+        share.bytes += text.words.len();
+        share.texts += 1;
+    }
+    // Of two who keep the same, the one whose text is older.
+    let by_bytes = shares.values().max_by_key(|share| (share.bytes, Reverse(share.oldest)))?;
+    let by_texts = shares.values().max_by_key(|share| (share.texts, Reverse(share.oldest)))?;
+    let bytes: usize = shares.values().map(|share| share.bytes).sum();
+    if by_bytes.bytes > MOST_EACH || bytes > MOST {
+        return Some(by_bytes.oldest);
+    }
+    (texts.len() > MOST_TEXTS).then_some(by_texts.oldest)
+}
+
+/// What one principal keeps.
+struct Share {
+    /// Its place among all texts.
+    oldest: usize,
+    bytes: usize,
+    texts: usize,
 }
 
 /// The text, or as much of its ends as may be kept.
@@ -209,15 +230,54 @@ mod tests {
     }
 
     #[test]
+    fn a_flood_of_one_principal_pushes_out_nothing_of_the_others() {
+        let spool = Spool::default();
+        let now = Instant::now();
+        let kept: Vec<_> = ["b", "c"].map(|name| (owner(name), spool.keep(owner(name), "small", now))).into();
+        for _ in 0..2 * MOST_TEXTS {
+            spool.keep(owner("a"), "x", now);
+        }
+        // Together with the big ones of others there is no room left, either.
+        let big = "x".repeat(LONGEST);
+        for n in 0..20 {
+            spool.keep(owner(&(n % 5).to_string()), &big, now);
+        }
+        for (owner, cursor) in kept {
+            assert_eq!(spool.read(&owner, cursor, 9, now).unwrap().text, "small");
+        }
+    }
+
+    #[test]
+    fn the_newest_text_is_always_kept() {
+        let spool = Spool::default();
+        let now = Instant::now();
+        let big = "x".repeat(LONGEST);
+        for n in 0..40 {
+            let owner = owner(&(n % 7).to_string());
+            let cursor = spool.keep(owner.clone(), &big, now);
+            assert!(spool.read(&owner, cursor, 1, now).is_some(), "{n}");
+        }
+    }
+
+    #[test]
     fn the_whole_is_bounded_in_bytes_and_in_texts() {
         let spool = Spool::default();
         let now = Instant::now();
-        let big = "x".repeat(2 * LONGEST);
-        for n in 0..12 {
-            spool.keep(owner(&n.to_string()), &big, now);
+        let bytes = |spool: &Spool, whose: Option<Owner>| {
+            let texts = spool.texts.lock();
+            let counts = |text: &&Text| whose.as_ref().is_none_or(|owner| text.owner == *owner);
+            texts.iter().filter(counts).map(|text| text.words.len()).sum::<usize>()
+        };
+        // Three bytes to a character.
+        let big = "…".repeat(LONGEST / 3);
+        for n in 0..24 {
+            let owner = owner(&(n / 2).to_string());
+            spool.keep(owner.clone(), &big, now);
+            spool.keep(owner.clone(), &big, now);
+            assert!(bytes(&spool, Some(owner)) <= MOST_EACH);
+            assert!(bytes(&spool, None) <= MOST);
         }
-        let bytes = |spool: &Spool| spool.texts.lock().iter().map(|text| text.words.len()).sum::<usize>();
-        assert!(bytes(&spool) <= MOST);
+        assert!(bytes(&spool, None) > MOST - LONGEST);
         for _ in 0..MOST_TEXTS + 10 {
             spool.keep(owner("a"), "x", now);
         }

@@ -190,7 +190,8 @@ const LONGEST_WAIT: Duration = Duration::from_secs(5);
 const FORGIVEN_AFTER: Duration = Duration::from_secs(600);
 /// Addresses remembered at most; the quietest goes first.
 const REMEMBERED: usize = 4096;
-/// Tries of one address come into the record at most this often, with their number: a flood must not fill the disk.
+/// The first tries are recorded one by one; later ones of the same address at most this often, with their number: a flood must not fill the disk.
+const RECORD_EACH: u32 = 20;
 const RECORD_EVERY: Duration = Duration::from_secs(1);
 
 /// What becomes of a wrong key.
@@ -219,7 +220,7 @@ impl Failures {
         failed.times = failed.times.saturating_add(1);
         failed.last = now;
         let due =
-            failed.times <= FREE_TRIES || failed.recorded.is_none_or(|last| now.duration_since(last) >= RECORD_EVERY);
+            failed.times <= RECORD_EACH || failed.recorded.is_none_or(|last| now.duration_since(last) >= RECORD_EVERY);
         let record = if due {
             failed.recorded = Some(now);
             Some(std::mem::take(&mut failed.unrecorded))
@@ -328,6 +329,6 @@ mod tests {
         let failures = Failures::default();
         let slowed: Vec<Slowed> = (0..1_000).map(|_| failures.note("192.0.2.1".parse().unwrap())).collect();
         let recorded = slowed.iter().filter(|slowed| slowed.record.is_some()).count();
-        assert!((3..=20).contains(&recorded), "{recorded}");
+        assert!((20..=40).contains(&recorded), "{recorded}");
     }
 }

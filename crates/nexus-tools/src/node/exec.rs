@@ -63,13 +63,15 @@ pub enum ExecError {
     NotStarted { program: String, source: io::Error },
     #[error("the call was cancelled; the command and all it started were killed")]
     Cancelled,
+    #[error("the call was cancelled before the command began")]
+    NotBegun,
 }
 
 impl From<ExecError> for ToolError {
     fn from(error: ExecError) -> Self {
         use io::ErrorKind::{ArgumentListTooLong, NotFound};
         match &error {
-            ExecError::Cancelled => Self::failed(error),
+            ExecError::Cancelled | ExecError::NotBegun => Self::failed(error),
             ExecError::NotStarted { source, .. } => match source.kind() {
                 ArgumentListTooLong => {
                     Self::refused(error).hint("it is too long for a command line; use write_file and run the file")
@@ -91,7 +93,6 @@ enum Phase {
     Lingering(Option<ExitStatus>),
 }
 
-#[derive(PartialEq, Eq)]
 enum Stop {
     OutOfTime,
     Cancelled,
@@ -103,6 +104,9 @@ pub(super) async fn run(
     limits: Limits,
     watch: &mut (dyn FnMut(Glance<'_>) + Send),
 ) -> Result<Finished, ExecError> {
+    if limits.cancel.is_cancelled() {
+        return Err(ExecError::NotBegun);
+    }
     let mut running = Running::start(environment, argv, limits.spool)?;
     let started = Instant::now();
     let mut reports = Reports { started, last: started, heard: (0, 0), line: String::new(), watch };
@@ -148,9 +152,11 @@ pub(super) async fn run(
         Phase::Running | Phase::Ending => running.kill().await,
     };
     match stop {
-        Some(Stop::Cancelled) => Err(ExecError::Cancelled),
-        stop => Ok(running.finished(status, stop == Some(Stop::OutOfTime), started.elapsed())),
+        Some(Stop::Cancelled) => return Err(ExecError::Cancelled),
+        Some(Stop::OutOfTime) => running.take_in_the_rest().await,
+        None => {}
     }
+    Ok(running.finished(status, stop.is_some(), started.elapsed()))
 }
 
 /// A command on its way. The group stands first: it is dropped, and with it killed, before the child is given up.
@@ -188,13 +194,18 @@ impl Running {
         !self.out.is_open() && !self.err.is_open()
     }
 
-    /// Kills all of it, and takes in what it had said before.
+    /// Kills all of it.
     async fn kill(&mut self) -> Option<ExitStatus> {
         self.group.kill();
         let status = timeout(REAP_PATIENCE, self.child.wait()).await.ok().and_then(Result::ok);
         if status.is_some() {
             self.group.release();
         }
+        status
+    }
+
+    /// What a killed command had said before.
+    async fn take_in_the_rest(&mut self) {
         let rest = async {
             while self.out.is_open() {
                 self.out.fill().await;
@@ -204,7 +215,6 @@ impl Running {
             }
         };
         let _ = timeout(LINGER, rest).await;
-        status
     }
 
     fn finished(self, status: Option<ExitStatus>, timed_out: bool, elapsed: Duration) -> Finished {

@@ -69,7 +69,7 @@ impl Tool<Toolbox> for WriteFile {
         self.node.as_ref()
     }
 
-    async fn run(self, env: &Toolbox, _: &CallCx) -> ToolResult<Written> {
+    async fn run(self, env: &Toolbox, cx: &CallCx) -> ToolResult<Written> {
         let Node::Local(_) = env.node(self.node.as_ref())?;
         let path = self.path.absolute(env.home())?;
         if self.path.is_a_folders() {
@@ -79,15 +79,25 @@ impl Tool<Toolbox> for WriteFile {
             );
         }
         let (secrets, cap) = (env.secrets.clone(), env.settings.output_cap);
-        // Not told when nobody waits any more: a write that has begun is brought to its end.
-        env.blocking(move |_| write(&path, &self.content, &secrets, cap)).await
+        let cancel = cx.cancel.clone();
+        env.blocking(move |abandoned| {
+            let called_off = || cancel.is_cancelled() || abandoned.is_set();
+            write(&path, &self.content, &secrets, cap, &called_off)
+        })
+        .await
     }
 }
 
-fn write(path: &Path, content: &str, secrets: &Secrets, cap: usize) -> ToolResult<Written> {
+fn write(
+    path: &Path,
+    content: &str,
+    secrets: &Secrets,
+    cap: usize,
+    called_off: &dyn Fn() -> bool,
+) -> ToolResult<Written> {
     let target = Target::resolve(path)?;
     let Some(old) = &target.old else {
-        let mode = target.put(content.as_bytes())?;
+        let mode = target.put(content.as_bytes(), called_off)?;
         return Ok(Written::of(Outcome::Created, &target, content, mode));
     };
     let before = old.content(content.len());
@@ -95,6 +105,7 @@ fn write(path: &Path, content: &str, secrets: &Secrets, cap: usize) -> ToolResul
         return Ok(Written::of(Outcome::Unchanged, &target, content, old.mode()));
     }
     let is_secret = [path, &target.path].into_iter().any(|path| secrets.check_path(path).is_err())
+        || secrets.check_inode(path, old.facts()).is_err()
         || before.as_ref().is_some_and(|before| secrets.check_content(path, before).is_err());
     let difference = match before {
         _ if is_secret => Difference::without("the old content is secret, so no diff is shown"),
@@ -102,7 +113,7 @@ fn write(path: &Path, content: &str, secrets: &Secrets, cap: usize) -> ToolResul
         Some(before) => Difference::between(&before, content, &target.path, cap),
     };
     let links = old.links();
-    let mode = target.put(content.as_bytes())?;
+    let mode = target.put(content.as_bytes(), called_off)?;
     let mut written = Written::of(Outcome::Changed, &target, content, mode);
     written.diff = difference.diff;
     let parted = (links > 1).then(|| format!("the file had {links} hard links; the other names keep the old content"));

@@ -89,6 +89,40 @@ async fn a_cancelled_call_ends_and_so_does_its_command() {
 }
 
 #[tokio::test]
+async fn a_cancelled_command_may_tidy_up_and_is_killed_when_it_does_not_end() {
+    let dir = tempfile::tempdir().unwrap();
+    let (tidied, mark) = (dir.path().join("tidied"), mark());
+    // The second holds its output open, from a session of its own.
+    check(&format!("trap 'echo x >{}; exit' TERM; sleep {mark} & wait", tidied.display()), &mark, 1).await;
+    assert!(tidied.exists());
+    check(&format!("trap '' TERM; setsid sleep {mark} & sleep {mark} & wait"), &mark, 2).await;
+
+    async fn check(line: &str, mark: &str, sleepers: usize) {
+        let bench = Bench::new();
+        let stop = async {
+            until("all sleep", || marked(mark) == sleepers).await;
+            bench.cx.cancel.cancel();
+            tokio::time::Instant::now()
+        };
+        let (reply, cancelled) = tokio::join!(bench.call::<RunCommand>(json!({ "cmd": line })), stop);
+        assert!(reply.unwrap_err().to_string().contains("all it started were killed"));
+        // The hub waits three seconds for it.
+        assert!(cancelled.elapsed() < Duration::from_secs(3), "{:?}", cancelled.elapsed());
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_is_cancelled_already_starts_no_command() {
+    let dir = tempfile::tempdir().unwrap();
+    let bench = Bench::new();
+    bench.cx.cancel.cancel();
+    let line = format!("echo x >{}", dir.path().join("x").display());
+    let said = bench.refusal::<RunCommand>(json!({ "cmd": line })).await;
+    assert_eq!(said, "the call was cancelled before the command began");
+    assert!(!dir.path().join("x").exists());
+}
+
+#[tokio::test]
 async fn something_in_the_background_does_not_hold_the_reply() {
     let mark = mark();
     let ran = run(&format!("sleep {mark} & echo $!")).await;

@@ -201,6 +201,104 @@ async fn a_key_after_its_certificate_is_found_and_an_offset_does_not_skip_the_lo
     assert!(said.contains("a private key"), "{said}");
 }
 
+/// Where the key stands in the file: far behind what is looked at first.
+const KEY_AT: u64 = 20_001;
+
+#[tokio::test]
+async fn the_inside_of_a_key_does_not_come_out_wherever_reading_begins() {
+    let pem = "-----BEGIN RSA PRIVATE KEY-----\nMIIhunter2\nhunter2hunter2\nhunter2==\n-----END RSA PRIVATE KEY-----\n";
+    let putty = "PuTTY-User-Key-File-3: ssh-rsa\nPrivate-Lines: 2\nhunter2\nhunter2==\nPrivate-MAC: 12\n";
+    let quoted = format!(
+        "KEY='-----BEGIN PRIVATE KEY-----\n{0}\n{0}\nhunter2\n-----END PRIVATE KEY-----'\n",
+        "hunter2".repeat(9)
+    );
+    for key in [pem, putty, &quoted] {
+        let dir = tempdir().unwrap();
+        let file = dir.path().join("log.txt");
+        let (before, after) = ("filler\n".repeat(20_000), "filler\n".repeat(20_000));
+        put(&file, [before.as_str(), key, after.as_str()].concat());
+        for offset in KEY_AT - 3..KEY_AT + 5 {
+            for limit in [1, 2, 3, 100] {
+                let args = json!({ "path": file, "offset": offset, "limit": limit });
+                match Bench::new().call::<ReadFile>(args.clone()).await {
+                    Ok(found) => assert!(!found.to_string().contains("hunter2"), "{args}: {found}"),
+                    Err(error) => assert!(error.to_string().contains("it holds a private key"), "{args}: {error}"),
+                }
+            }
+        }
+        let inside = json!({ "path": file, "offset": KEY_AT + 2 });
+        assert!(Bench::new().refusal::<ReadFile>(inside).await.contains("it holds a private key"));
+        // What stands before it and after it is free.
+        for (offset, limit) in [(1, 100), (KEY_AT - 5, 5), (KEY_AT + 5, 100), (KEY_AT + 10_000, 1)] {
+            let args = json!({ "path": file, "offset": offset, "limit": limit });
+            assert_eq!(Bench::new().call::<ReadFile>(args).await.unwrap()["lines"], limit);
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_inside_of_a_key_without_an_end_does_not_come_out_either() {
+    let dir = tempdir().unwrap();
+    let file = dir.path().join("log.txt");
+    put(&file, format!("{}-----BEGIN PRIVATE KEY-----\n{}", "filler\n".repeat(20_000), "hunter2\n".repeat(40_000)));
+    for offset in [20_002, 30_000, 60_000] {
+        let said = Bench::new().refusal::<ReadFile>(json!({ "path": file, "offset": offset })).await;
+        assert!(said.contains("it holds a private key"), "{said}");
+    }
+}
+
+#[tokio::test]
+async fn the_hubs_secret_files_are_refused_by_every_name_whenever_they_are_made() {
+    let dir = tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    for folder in ["etc", "versions", "other"] {
+        fs::create_dir(at(folder)).unwrap();
+    }
+    symlink(at("etc"), at("conf")).unwrap();
+    symlink(at("etc"), at("door")).unwrap();
+    symlink("../versions/1", at("etc/turned")).unwrap();
+    put(&at("versions/1"), "hunter2");
+    put(&at("etc/plain"), "open");
+    // Named through a folder that is a link. Only `turned` is there at the start.
+    let secret_files = ["conf/late", "conf/turned", "nowhere/key"].map(|name| at(name)).to_vec();
+    let bench = Bench::with(Settings { secret_files, home: Some(dir.path().to_owned()), ..Settings::default() });
+
+    put(&at("etc/late"), "hunter2");
+    fs::hard_link(at("etc/late"), at("other/hard")).unwrap();
+    symlink(at("door/late"), at("other/soft")).unwrap();
+    put(&at("versions/2"), "hunter2");
+    fs::remove_file(at("etc/turned")).unwrap();
+    symlink("../versions/2", at("etc/turned")).unwrap();
+    fs::hard_link(at("versions/2"), at("other/hard-2")).unwrap();
+    for name in [
+        "conf/late",
+        "etc/late",
+        "etc/../conf/./late",
+        "door/late",
+        "other/hard",
+        "other/soft",
+        "conf/turned",
+        "etc/turned",
+        "door/turned",
+        // What the hub read at its start, and what it would read now.
+        "versions/1",
+        "versions/2",
+        "other/hard-2",
+    ] {
+        for path in [format!("~/{name}"), format!("/proc/self/root/{}", at(name).display())] {
+            let said = bench.refusal::<ReadFile>(json!({ "path": path })).await;
+            assert!(said.contains("is not shown: it holds"), "{path}: {said}");
+        }
+    }
+    assert_eq!(bench.call::<ReadFile>(json!({ "path": "~/conf/plain" })).await.unwrap()["content"], "open");
+
+    let open = fs::File::open(at("etc/late")).unwrap();
+    fs::remove_file(at("etc/late")).unwrap();
+    let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&open));
+    let said = bench.refusal::<ReadFile>(json!({ "path": path })).await;
+    assert!(said.contains("a key or password of the hub"), "{said}");
+}
+
 #[tokio::test]
 async fn the_hubs_folder_and_the_operators_list_are_secret_through_links_too() {
     let dir = tempdir().unwrap();

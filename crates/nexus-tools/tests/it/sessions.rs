@@ -10,8 +10,8 @@ use crate::support::Bench;
 
 #[tokio::test]
 async fn a_model_learns_who_it_is_and_what_a_write_needs() {
-    let bench = Bench::with(Settings { version: "9.9.9", ..Settings::default() });
-    bench.cx.session.introduce("inspector", "1.0");
+    let mut bench = Bench::with(Settings { version: "9.9.9", ..Settings::default() });
+    bench.cx.client_name = Some("inspector/1.0".into());
     let info = bench.call::<GetSessionInfo>(json!({})).await.unwrap();
     assert_eq!(
         (&info["principal"], &info["level"], &info["writes"]),

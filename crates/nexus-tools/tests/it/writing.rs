@@ -133,6 +133,52 @@ async fn old_content_that_is_binary_or_secret_is_not_in_the_diff() {
 }
 
 #[tokio::test]
+async fn a_hard_link_does_not_bring_a_secret_into_the_diff() {
+    let dir = tempdir().unwrap();
+    put(&dir.path().join("key"), "hunter2\n");
+    fs::hard_link(dir.path().join("key"), dir.path().join("plain")).unwrap();
+    let bench = Bench::with(Settings { secret_files: vec![dir.path().join("key")], ..Settings::default() });
+    let args = json!({ "path": dir.path().join("plain"), "content": "x" });
+    let changed = bench.call::<WriteFile>(args).await.unwrap();
+    assert!(!changed.to_string().contains("hunter2"), "{changed}");
+}
+
+#[tokio::test]
+async fn a_cancelled_write_does_not_happen() {
+    let dir = tempdir().unwrap();
+    put(&dir.path().join("old"), "old");
+    let bench = Bench::new();
+    bench.cx.cancel.cancel();
+    for name in ["old", "new"] {
+        let said = bench.refusal::<WriteFile>(json!({ "path": dir.path().join(name), "content": "x" })).await;
+        assert_eq!(said, "the call was cancelled; nothing was written");
+    }
+    assert_eq!(names(dir.path()), ["old"]);
+    assert_eq!(fs::read_to_string(dir.path().join("old")).unwrap(), "old");
+}
+
+#[test]
+fn a_write_that_was_dropped_before_it_began_does_not_happen() {
+    let dir = tempdir().unwrap();
+    let file = dir.path().join("file");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(1).build().unwrap();
+    runtime.block_on(async {
+        // The only thread for files is taken until the call is gone.
+        let (release, held) = std::sync::mpsc::channel::<()>();
+        let holding = tokio::task::spawn_blocking(move || held.recv());
+        let bench = Bench::new();
+        let mut call = Box::pin(bench.call::<WriteFile>(json!({ "path": file, "content": "x" })));
+        assert!(futures_util::poll!(&mut call).is_pending());
+        drop(call);
+        release.send(()).unwrap();
+        holding.await.unwrap().unwrap();
+        // Behind the write in the same queue.
+        tokio::task::spawn_blocking(|| {}).await.unwrap();
+    });
+    assert_eq!(names(dir.path()), Vec::<String>::new());
+}
+
+#[tokio::test]
 async fn writers_at_the_same_time_leave_one_whole_file_and_no_litter() {
     let dir = tempdir().unwrap();
     let file = dir.path().join("file");

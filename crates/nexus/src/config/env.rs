@@ -109,6 +109,13 @@ impl Env {
         Self { variables: pairs.into_iter().map(|(name, value)| (name.into(), value.into())).collect() }
     }
 
+    /// The files that secrets were read from (`NAME_FILE`).
+    pub fn secret_files(&self) -> Vec<PathBuf> {
+        let secrets = EnvVar::ALL.iter().filter(|variable| variable.is_secret());
+        let names = secrets.map(|variable| OsString::from(format!("{}_FILE", variable.name())));
+        names.filter_map(|name| self.variables.get(&name).map(PathBuf::from)).collect()
+    }
+
     /// All of it, for the `get_env` tool, which decides what to show.
     pub fn all(&self) -> impl Iterator<Item = (String, String)> {
         let text = |text: &OsString| text.to_string_lossy().into_owned();

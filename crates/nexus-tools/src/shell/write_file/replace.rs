@@ -48,6 +48,11 @@ impl From<CannotWrite> for ToolError {
     }
 }
 
+/// Nobody wants the write any more, and it has not been done.
+#[derive(Debug, Error)]
+#[error("the call was cancelled; nothing was written")]
+struct CalledOff;
+
 /// A name in a real folder, and the file that has it now.
 #[derive(Debug)]
 pub(super) struct Target {
@@ -97,7 +102,12 @@ impl Target {
     }
 
     /// Writes the content beside it, to the disk, and lets it take the name. Gives back its mode.
-    pub(super) fn put(&self, content: &[u8]) -> ToolResult<u32> {
+    ///
+    /// Until that last step it can be called off, and nothing has changed. After it the file is written, whatever
+    /// `called_off` says then.
+    pub(super) fn put(&self, content: &[u8], called_off: &dyn Fn() -> bool) -> ToolResult<u32> {
+        let go_on = || if called_off() { Err(ToolError::failed(CalledOff)) } else { Ok(()) };
+        go_on()?;
         let writing = || FileError::io("writing", &self.path);
         // The kernel takes the umask off a new file's mode; an old file's mode is set below, before anyone can look.
         let mode = if self.old.is_some() { 0o600 } else { 0o644 };
@@ -109,6 +119,7 @@ impl Target {
         }
         let mode = file.metadata().map_err(writing())?.mode() & 0o7777;
         file.sync_all().map_err(writing())?;
+        go_on()?;
         fs::rename(&beside.0, &self.path).map_err(|source| match source.kind() {
             ErrorKind::ResourceBusy => CannotWrite::Held { path: shown(&self.path), source }.into(),
             _ => ToolError::from(writing()(source)),
@@ -122,6 +133,10 @@ impl Target {
 impl Old {
     pub(super) fn mode(&self) -> u32 {
         self.facts.mode() & 0o7777
+    }
+
+    pub(super) fn facts(&self) -> &Metadata {
+        &self.facts
     }
 
     pub(super) fn links(&self) -> u64 {
@@ -185,4 +200,33 @@ impl Drop for Beside {
 
 fn shown(path: &Path) -> String {
     one_line(&path.to_string_lossy())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[test]
+    fn a_write_is_called_off_up_to_its_last_step_and_stands_after_it() {
+        check(0, false);
+        check(1, false);
+        check(2, true);
+
+        /// Called off after so many looks.
+        #[track_caller]
+        fn check(looks: u32, written: bool) {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("file");
+            File::create(&path).unwrap().write_all(b"old").unwrap();
+            let looked = Cell::new(0);
+            let called_off = || looked.replace(looked.get() + 1) >= looks;
+            let put = Target::resolve(&path).unwrap().put(b"new", &called_off);
+            assert_eq!(put.is_ok(), written);
+            assert!(called_off());
+            assert_eq!(fs::read_to_string(&path).unwrap(), if written { "new" } else { "old" });
+            assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+        }
+    }
 }
