@@ -92,10 +92,10 @@ async fn a_cancelled_call_ends_and_so_does_its_command() {
 async fn a_cancelled_command_may_tidy_up_and_is_killed_when_it_does_not_end() {
     let dir = tempfile::tempdir().unwrap();
     let (tidied, mark) = (dir.path().join("tidied"), mark());
-    // The second holds its output open, from a session of its own.
+    // In the second, one holds the output open from a session of its own, and ends by itself some time later.
     check(&format!("trap 'echo x >{}; exit' TERM; sleep {mark} & wait", tidied.display()), &mark, 1).await;
     assert!(tidied.exists());
-    check(&format!("trap '' TERM; setsid sleep {mark} & sleep {mark} & wait"), &mark, 2).await;
+    check(&format!("trap '' TERM; setsid sh -c 'sleep 9; :' {mark} & sleep {mark} & wait"), &mark, 2).await;
 
     async fn check(line: &str, mark: &str, sleepers: usize) {
         let bench = Bench::new();

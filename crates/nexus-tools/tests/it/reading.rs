@@ -260,7 +260,7 @@ async fn the_hubs_secret_files_are_refused_by_every_name_whenever_they_are_made(
     put(&at("versions/1"), "hunter2");
     put(&at("etc/plain"), "open");
     // Named through a folder that is a link. Only `turned` is there at the start.
-    let secret_files = ["conf/late", "conf/turned", "nowhere/key"].map(|name| at(name)).to_vec();
+    let secret_files = ["conf/late", "conf/turned", "nowhere/key"].map(&at).to_vec();
     let bench = Bench::with(Settings { secret_files, home: Some(dir.path().to_owned()), ..Settings::default() });
 
     put(&at("etc/late"), "hunter2");

@@ -10,6 +10,7 @@ mod changes;
 mod command_line;
 mod doors;
 mod gate;
+mod hardening;
 mod key_command;
 mod keys;
 mod panics;
