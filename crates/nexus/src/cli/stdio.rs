@@ -59,7 +59,11 @@ pub async fn run(loaded: Loaded, env: &Env) -> Result<ExitCode> {
     );
     let served = tokio::select! {
         served = serving => served,
-        () = signals.any() => Ok(()),
+        () = signals.any() => {
+            // The client is impatient and has the harder signal ready: end the calls while we still can.
+            assembly.hub.ending.cancel();
+            Ok(())
+        }
     };
     assembly.journal.post(row(Event::SessionEnded));
     let calm = tokio::select! {
