@@ -10,6 +10,7 @@ use sha2::{Digest, Sha256};
 use thiserror::Error;
 
 use crate::error::{ToolError, ToolResult};
+use crate::{redact, text};
 
 /// Either a tree (from a REPL, a test) or the bytes from the wire.
 #[derive(Clone, Debug)]
@@ -20,10 +21,10 @@ pub enum Arguments {
 
 #[derive(Debug, Error)]
 enum BadArguments {
-    #[error("the arguments do not fit: {0}")]
-    Whole(serde_json::Error),
-    #[error("the argument `{field}` does not fit")]
-    Field { field: String, source: serde_json::Error },
+    #[error("the arguments do not fit: {reason}")]
+    Whole { reason: String },
+    #[error("the argument `{field}` does not fit: {reason}")]
+    Field { field: String, reason: String },
 }
 
 impl Arguments {
@@ -40,11 +41,11 @@ impl Arguments {
         };
         parsed.map_err(|error| {
             let field = error.path().to_string();
-            let source = error.into_inner();
+            let reason = reason(&field, error.inner());
             ToolError::refused(if field == "." {
-                BadArguments::Whole(source)
+                BadArguments::Whole { reason }
             } else {
-                BadArguments::Field { field, source }
+                BadArguments::Field { field: text::cut(&field, LONGEST_ECHO).into_owned(), reason }
             })
         })
     }
@@ -74,6 +75,34 @@ impl Arguments {
         }
         Sha256::digest(canonical.as_bytes()).into()
     }
+}
+
+/// Characters of a name the caller made up.
+const LONGEST_ECHO: usize = 100;
+/// Characters of what a type says of a value.
+const LONGEST_REASON: usize = 300;
+
+/// What was expected, without the value: it may be a secret, and the caller knows what it sent.
+fn reason(field: &str, error: &serde_json::Error) -> String {
+    let message = error.to_string();
+    let place = format!(" at line {} column {}", error.line(), error.column());
+    let message = message.strip_suffix(&place).unwrap_or(&message);
+    // The expectation is the type's own words and comes last; the value before it may say anything.
+    let (found, expected) = message.rfind(", expected ").map_or((message, ""), |at| message.split_at(at));
+    let unknown = |kind: &str| found.strip_prefix(kind)?.strip_suffix('`');
+    let shown = if found.starts_with("invalid type: ") || found.starts_with("invalid value: ") {
+        // `invalid type: string "hunter2"`, `invalid value: integer `0``
+        format!("{}{expected}", found.split(['"', '`']).next().unwrap_or_default().trim_end())
+    } else if found.starts_with("unknown variant `") {
+        format!("unknown variant{expected}")
+    } else if let Some(name) = unknown("unknown field `") {
+        format!("unknown field `{}`{expected}", text::cut(name, LONGEST_ECHO))
+    } else if redact::names_a_secret(field) && !found.starts_with("missing field `") {
+        format!("invalid value{expected}")
+    } else {
+        format!("{}{expected}", text::cut(found, LONGEST_REASON))
+    };
+    text::cut(&shown, 2 * LONGEST_REASON).into_owned()
 }
 
 fn write_sorted(value: &Value, out: &mut String) {
@@ -111,13 +140,36 @@ fn write_fields(fields: &Map<String, Value>, out: &mut String) {
 mod tests {
     use super::*;
     use serde::Deserialize;
+    use std::num::NonZeroU16;
 
     #[derive(Debug, Deserialize)]
     #[serde(deny_unknown_fields)]
     #[allow(dead_code)]
     struct Args {
-        port: u16,
+        port: NonZeroU16,
         tags: Option<Vec<String>>,
+        mode: Option<Mode>,
+        host: Option<Host>,
+        password: Option<Host>,
+    }
+
+    #[derive(Debug, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    enum Mode {
+        Fast,
+        Slow,
+    }
+
+    #[derive(Debug, Deserialize)]
+    #[serde(try_from = "String")]
+    struct Host;
+
+    impl TryFrom<String> for Host {
+        type Error = String;
+
+        fn try_from(name: String) -> Result<Self, String> {
+            Err(format!("`{name}` is not a host"))
+        }
     }
 
     fn raw(json: &str) -> Arguments {
@@ -125,25 +177,43 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_argument_is_named_by_its_path() {
-        check(r#"{"port": "x"}"#, "the argument `port` does not fit: invalid type: string \"x\", expected u16");
-        check(
-            r#"{"port": 1, "tags": ["a", 2]}"#,
-            "the argument `tags[1]` does not fit: invalid type: integer `2`, expected a string",
-        );
+    fn a_bad_argument_is_named_by_its_path_and_its_value_is_not_echoed() {
+        let port = "the argument `port` does not fit: ";
+        check(r#"{"port": "hunter2"}"#, &format!("{port}invalid type: string, expected a nonzero u16"));
+        check(r#"{"port": "a\", expected `b"}"#, &format!("{port}invalid type: string, expected a nonzero u16"));
+        check(r#"{"port": 0}"#, &format!("{port}invalid value: integer, expected a nonzero u16"));
+        check(r#"{"port": true}"#, &format!("{port}invalid type: boolean, expected a nonzero u16"));
+        check(r#"{"port": 1, "tags": ["a", 2]}"#, "the argument `tags[1]` does not fit: invalid type: integer, expected a string");
+        check(r#"{"port": 1, "mode": "x"}"#, "the argument `mode` does not fit: unknown variant, expected `fast` or `slow`");
+        check(r#"{"port": 1, "host": "a b"}"#, "the argument `host` does not fit: `a b` is not a host");
+        check(r#"{"port": 1, "password": "hunter2"}"#, "the argument `password` does not fit: invalid value");
         check(
             r#"{"port": 1, "prot": 2}"#,
-            "the argument `prot` does not fit: unknown field `prot`, expected `port` or `tags`",
+            "the argument `prot` does not fit: unknown field `prot`, expected one of `port`, `tags`, `mode`, `host`, `password`",
         );
         check("{}", "the arguments do not fit: missing field `port`");
-        check("[1]", "");
+        check("[1]", "the arguments do not fit: invalid length 1, expected struct Args with 5 elements");
 
         #[track_caller]
         fn check(json: &str, message: &str) {
             let error = raw(json).parse::<Args>().unwrap_err();
             assert_eq!(error.kind(), "refused");
-            let text = error.to_string();
-            assert!(text.starts_with(message) && text.matches("expected").count() <= 1, "{text}");
+            assert_eq!(error.to_string(), message);
+        }
+    }
+
+    #[test]
+    fn an_echo_is_short_whatever_was_sent() {
+        let long = "x".repeat(4 << 20);
+        check(&format!(r#"{{"port": "{long}"}}"#));
+        check(&format!(r#"{{"port": 1, "host": "{long}"}}"#));
+        check(&format!(r#"{{"port": 1, "mode": "{long}"}}"#));
+        check(&format!(r#"{{"port": 1, "{long}": 2}}"#));
+
+        #[track_caller]
+        fn check(json: &str) {
+            let text = raw(json).parse::<Args>().unwrap_err().to_string();
+            assert!(text.len() < 800 && text.contains("does not fit"), "{text}");
         }
     }
 

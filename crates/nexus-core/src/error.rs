@@ -85,7 +85,7 @@ impl ToolError {
     /// The reply for a panic, whose text goes to the log only.
     pub fn panicked(tool: &str, panic: &str) -> (Uuid, Reply) {
         let incident = clock::new_id();
-        error!(%incident, tool, "the tool `{tool}` panicked: {panic}");
+        error!(%incident, tool, "the tool `{tool}` panicked: {}", shown(&panic));
         let message = format!("internal error, incident {incident}");
         let body = json!({ "error": { "kind": "internal", "message": message, "hint": INTERNAL_HINT } });
         (incident, Reply::error(format!("{message}\nhint: {INTERNAL_HINT}"), &body))
@@ -95,10 +95,38 @@ impl ToolError {
 const INTERNAL_HINT: &str = "this is a fault of the hub; its log has the details under that number";
 
 impl Display for ToolError {
-    /// The whole chain, cleaned and redacted: this is what leaves the program.
+    /// The chain, cut, cleaned and redacted: this is what leaves the program.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let chain = Chain(&*self.source).to_string();
-        f.write_str(&text::clean(&redact::text(&chain)))
+        f.write_str(&shown(&Chain(&*self.source)))
+    }
+}
+
+/// Characters of an error's text. It may echo megabytes of what the caller sent, and nobody reads them.
+const LONGEST: usize = 2_000;
+
+/// Cleaned first: an escape sequence within a secret must not hide it from the redaction.
+fn shown(error: &dyn Display) -> String {
+    let mut start = Start { text: String::new(), left: LONGEST };
+    let whole = write!(start, "{error}");
+    let cleaned = text::clean(&start.text);
+    match whole {
+        Ok(()) => redact::text(&cleaned).into_owned(),
+        Err(fmt::Error) => format!("{}…", redact::beginning(&cleaned)),
+    }
+}
+
+/// Takes so many characters, then no more.
+struct Start {
+    text: String,
+    left: usize,
+}
+
+impl Write for Start {
+    fn write_str(&mut self, more: &str) -> fmt::Result {
+        let fits = more.char_indices().nth(self.left).map_or(more.len(), |(at, _)| at);
+        self.text.push_str(&more[..fits]);
+        self.left -= more[..fits].chars().count();
+        if fits < more.len() { Err(fmt::Error) } else { Ok(()) }
     }
 }
 
@@ -144,6 +172,34 @@ mod tests {
         let reply = ToolError::failed(reading()).hint("try /y").into_reply();
         assert!(reply.is_error());
         assert_eq!(reply.text(), "reading /x: no luck\nhint: try /y");
+    }
+
+    #[test]
+    fn a_long_error_is_cut_and_a_secret_at_the_cut_is_not_spared() {
+        check("y".repeat(4 << 20), |shown| assert!(shown.ends_with("yyy…")));
+        check(format!("{} https://me:hunter2hunter2@host", "ä".repeat(LONGEST - 18)), |_| {});
+        check(format!("{} Bearer hunter2hunter2", "x".repeat(LONGEST - 14)), |_| {});
+        check("password=hunter2 ".repeat(100_000), |_| {});
+
+        #[track_caller]
+        fn check(text: String, more: fn(&str)) {
+            let shown = ToolError::failed(text).into_reply().text().to_owned();
+            assert!(shown.chars().count() <= 2 * LONGEST && shown.ends_with('…'), "{shown}");
+            assert!(!shown.contains("hunt"), "{shown}");
+            more(&shown);
+        }
+    }
+
+    #[test]
+    fn an_escape_sequence_does_not_hide_a_secret() {
+        let error = ToolError::failed("pass\u{1b}[0mword=hunter2");
+        assert_eq!(error.to_string(), "password=[redacted]");
+    }
+
+    #[test]
+    fn what_a_panic_says_is_cut_and_redacted_too() {
+        let logged = shown(&format!("password=hunter2 {}", "x".repeat(1 << 20)));
+        assert!(logged.starts_with("password=[redacted] xxx") && logged.len() < 2 * LONGEST);
     }
 
     #[test]

@@ -20,6 +20,7 @@ use crate::error::{ToolError, ToolResult};
 use crate::gate::Permit;
 use crate::name::{NodeName, ToolName};
 use crate::provider::{Intent, Origin, Provider, Revision};
+use crate::redact;
 use crate::reply::Reply;
 
 /// What a call may touch. Ordered: one call may raise its tool's class up to `MOST`, never lower it.
@@ -84,7 +85,7 @@ pub struct ToolSpec {
     pub most: Access,
     pub input: Map<String, Value>,
     pub output: Option<Map<String, Value>>,
-    /// Top-level arguments whose schema says `format: "secret"`.
+    /// Paths of the arguments whose schema says `format: "secret"`: `pin`, `login.pin`.
     pub secret_fields: Vec<String>,
     /// Some argument is to be repeated in a header (`x-mcp-header`), for those who route by them.
     pub mirrors: bool,
@@ -136,7 +137,7 @@ impl ToolSpec {
             return Err(BadTool::NotAnObject { tool: name, which: "output" });
         }
         let title = title_of(name.as_str());
-        let secret_fields = secret_fields(&input);
+        let secret_fields = redact::secret_fields(&input);
         let mirrors = mirrors(&input);
         let mut listed = json!({
             "name": name.as_str(),
@@ -199,11 +200,6 @@ fn title_of(name: &str) -> String {
     let words = name.replace(['_', '-'], " ");
     let mut letters = words.chars();
     letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
-}
-
-fn secret_fields(input: &Map<String, Value>) -> Vec<String> {
-    let Some(fields) = input.get("properties").and_then(Value::as_object) else { return Vec::new() };
-    fields.iter().filter(|(_, schema)| schema["format"] == "secret").map(|(name, _)| name.clone()).collect()
 }
 
 /// A tool's line in its family's table of contents.

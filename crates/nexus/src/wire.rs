@@ -159,7 +159,7 @@ pub fn built_in(config: &Config, data: &Path, env: &Env) -> Result<impl Provider
         shell: config.shell.program.as_ref().to_owned(),
         output_cap: config.shell.output_cap.get(),
         secret_paths: config.shell.secret_paths.iter().map(|path| path.as_ref().to_owned()).collect(),
-        secret_files: secret_files(config, env),
+        secret_files: secret_files(config, data, env),
         readable_env: config.shell.readable_env.iter().map(|name| name.as_ref().to_owned()).collect(),
         env: env.all().collect(),
         version: VERSION,
@@ -171,12 +171,13 @@ pub fn built_in(config: &Config, data: &Path, env: &Env) -> Result<impl Provider
 }
 
 /// Files with the hub's own secrets, wherever they lie: `read_file` is free, and must not give them away.
-fn secret_files(config: &Config, env: &Env) -> Vec<PathBuf> {
+fn secret_files(config: &Config, data: &Path, env: &Env) -> Vec<PathBuf> {
     let ansible = config.ansible.iter().filter_map(|ansible| ansible.ssh_key_path.as_ref());
     let nodes = config.nodes.values().filter_map(|node| node.key.as_ref());
     let telegram = config.agents.telegram.credentials_file.as_ref();
     let named = ansible.chain(nodes).chain(telegram).map(|path| AsRef::<Path>::as_ref(path).to_owned());
-    env.secret_files().into_iter().chain(named).collect()
+    let made = ["key", "nexus.db"].map(|name| data.join(name));
+    env.secret_files().into_iter().chain(named).chain(made).collect()
 }
 
 fn protocol(protocol: Protocol) -> nexus_mcp::version::Protocol {

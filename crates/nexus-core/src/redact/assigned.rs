@@ -1,0 +1,141 @@
+//! Secrets that something before them announces: a name, an option, a command.
+
+use std::ops::Range;
+
+use super::Reach;
+use super::ahead::Wanted;
+use super::scan::{Command, Name, Scan};
+
+/// With these and another word after them, `token: expected a string` is a sentence.
+const SENTENCE_STARTS: &[&str] = &[
+    "a", "access", "an", "are", "bad", "cannot", "could", "denied", "did", "does", "empty", "error", "expected",
+    "expired", "failed", "has", "invalid", "is", "it", "missing", "must", "no", "not", "only", "permission", "required",
+    "should", "the", "this", "too", "unable", "unexpected", "unknown", "was", "wrong",
+];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Separator {
+    Equals,
+    Colon,
+}
+
+impl Scan<'_> {
+    /// The value after a telling name: `PGPASSWORD=…`, `--token=…`, `--password …`, `"secret": "…"`,
+    /// `\"secret\":\"…\"`, `X-Api-Key: …`, `Cookie: …`, `user[password]=…`.
+    pub(super) fn assigned(&self, name: Name, reach: Reach) -> Option<Range<usize>> {
+        let quote = self.quote(name.end);
+        let mut at = quote.map_or(name.end, |quote| quote.inside);
+        if self.byte(at) == Some(b']') {
+            at += 1;
+        }
+        let Some((separator, after)) = self.separator(self.blanks_end(at)) else {
+            return self.option_value(name);
+        };
+        let mut at = self.blanks_end(after);
+        if quote.is_some() {
+            at += self.bytes[at..].iter().take_while(|b| b.is_ascii_whitespace()).count();
+        }
+        let plain_colon = separator == Separator::Colon && quote.is_none();
+        if plain_colon && (self.in_path() || self.is_sentence(at)) {
+            return None;
+        }
+        let whole_line = reach == Reach::Line || (name.starts_line && self.quote(at).is_none());
+        let value = match self.byte(at)? {
+            b'-' if self.key_block(at).is_some() => self.value(at),
+            b'[' | b'{' if separator == Separator::Colon && !(plain_colon && whole_line) => self.bracketed(at),
+            _ if plain_colon && whole_line => at..self.line_end(at, name.start),
+            _ => self.value(at),
+        };
+        self.without_scheme(value)
+    }
+
+    /// `=`, `:`, `=>`, `:=`, `+=`; not the colons of `secret::Key` and `secret://`.
+    fn separator(&self, at: usize) -> Option<(Separator, usize)> {
+        let rest = self.bytes.get(at..)?;
+        match rest {
+            [b':', b':', ..] | [b':', b'/', b'/', ..] => None,
+            [b':', b'=', ..] | [b'+' | b'?', b'=', ..] | [b'=', b'>' | b'~', ..] => Some((Separator::Equals, at + 2)),
+            [b'=', ..] => Some((Separator::Equals, at + rest.iter().take_while(|b| **b == b'=').count())),
+            [b':', ..] => Some((Separator::Colon, at + 1)),
+            _ => None,
+        }
+    }
+
+    /// `[…]` and `{…}` after a colon, and what hangs on it.
+    fn bracketed(&self, at: usize) -> Range<usize> {
+        let end = self.bracket_end(at);
+        let ends = |b: u8| b.is_ascii_whitespace() || b",;)]}&\"'`\\".contains(&b);
+        at..if self.byte(end).is_none_or(ends) { end } else { self.word_end(end) }
+    }
+
+    /// `Bearer` and `Basic` stay readable; what follows them is the secret.
+    fn without_scheme(&self, value: Range<usize>) -> Option<Range<usize>> {
+        let Some(start) = self.after_scheme(value.start) else {
+            return Some(value).filter(|value| !value.is_empty());
+        };
+        // The scheme was the whole word: the next one is the secret.
+        let end = if start > value.end { self.word_end(start) } else { value.end };
+        let value = if start < end { start..end } else { value };
+        Some(value).filter(|value| !value.is_empty())
+    }
+
+    fn option_value(&self, name: Name) -> Option<Range<usize>> {
+        let at = self.gap(name.end).filter(|_| self.bytes[name.start] == b'-')?;
+        if self.byte(at) == Some(b'-') { None } else { self.some_value(at) }
+    }
+
+    /// From an option to its value: `-u x`, `-u=x`, `"-u", "x"`.
+    pub(super) fn gap(&self, at: usize) -> Option<usize> {
+        if let Some(quote) = self.quote(at) {
+            let comma = usize::from(self.byte(quote.inside) == Some(b','));
+            let next = self.blanks_end(quote.inside + comma);
+            return self.quote(next).map(|_| next);
+        }
+        let next = if self.byte(at) == Some(b'=') { at + 1 } else { self.blanks_end(at) };
+        (next > at).then_some(next)
+    }
+
+    /// The password of `me:pw`. `1000:1000` is a user and a group, unless curl is told.
+    pub(super) fn login(&mut self, at: usize) -> Option<Range<usize>> {
+        let quote = self.quote(at);
+        let user = quote.map_or(at, |quote| quote.inside);
+        let colon = self.ahead.next(Wanted::LoginEnd, self.bytes, user);
+        if self.byte(colon) != Some(b':') || self.bytes[colon..].starts_with(b"://") {
+            return None;
+        }
+        let start = colon + 1;
+        let end = match quote {
+            Some(_) => self.value(at).end,
+            None => self.word_end(start),
+        };
+        let digits = |range: Range<usize>| self.bytes[range].iter().all(u8::is_ascii_digit);
+        let is_group = self.command != Some(Command::Curl) && digits(user..colon) && digits(start..end.max(start));
+        (end > start && !is_group).then_some(start..end)
+    }
+
+    /// A short option and its value in one word, as the commands take them: `mysql -ppw`, `curl -ume:pw`.
+    pub(super) fn attached(&mut self) -> Option<Range<usize>> {
+        let value = self.at + 2;
+        let option = self.bytes.get(self.at..value)?;
+        if self.byte(value).is_none_or(|b| b.is_ascii_whitespace()) {
+            return None;
+        }
+        match (self.command?, option) {
+            (Command::Curl, b"-u") => self.login(value),
+            (Command::MySql, b"-p") => self.some_value(value),
+            (Command::SshPass, b"-p") => {
+                self.command = None;
+                self.some_value(value)
+            }
+            _ => None,
+        }
+    }
+
+    fn is_sentence(&self, at: usize) -> bool {
+        let rest = &self.bytes[at..];
+        let length = rest.iter().take(16).take_while(|b| b.is_ascii_alphabetic()).count();
+        let starts = SENTENCE_STARTS.iter().any(|word| rest[..length].eq_ignore_ascii_case(word.as_bytes()));
+        let next = self.blanks_end(at + length);
+        starts && next > at + length && self.byte(next).is_some_and(|b| b.is_ascii_alphanumeric() || b == b'`')
+    }
+}

@@ -1,0 +1,136 @@
+//! A call's arguments as a record may keep them: without secrets, and small.
+
+use serde_json::{Map, Value};
+
+use super::{HIDDEN, beginning, names_a_secret, text};
+
+/// Characters of one string; the digest covers all of it.
+pub(super) const LONGEST: usize = 2_000;
+/// Characters of a field's name.
+const LONGEST_NAME: usize = 100;
+/// Bytes of all of a call's arguments, as JSON and about.
+pub(super) const MOST: usize = 16 * 1024;
+/// Fields and items of all of a call's arguments.
+const MOST_VALUES: usize = 500;
+const DEEPEST: usize = 16;
+
+/// What stands for the rest that is not kept.
+pub(super) const CUT: &str = "… (cut)";
+
+/// The arguments as a record may keep them: secrets by schema (see `ToolSpec::secret_fields`), by the name of
+/// their field and by their shape are hidden; long strings are cut, and so is what would be too much in all.
+pub fn arguments(arguments: &Map<String, Value>, secret_fields: &[String]) -> Map<String, Value> {
+    let mut keeper = Keeper { secret_fields, path: String::new(), bytes: MOST, values: MOST_VALUES };
+    keeper.fields(arguments, 0)
+}
+
+struct Keeper<'a> {
+    secret_fields: &'a [String],
+    /// The names down to the value at hand, with dots between; items of a list have none.
+    path: String,
+    /// How much may still be kept.
+    bytes: usize,
+    values: usize,
+}
+
+impl Keeper<'_> {
+    fn fields(&mut self, fields: &Map<String, Value>, depth: usize) -> Map<String, Value> {
+        let mut kept = Map::new();
+        for (name, value) in fields {
+            if self.is_full() {
+                kept.insert("…".to_owned(), CUT.into());
+                break;
+            }
+            let parent = self.path.len();
+            if parent > 0 {
+                self.path.push('.');
+            }
+            self.path.push_str(name);
+            let shown = self.string(name, LONGEST_NAME);
+            let value = if self.is_secret() { self.hidden() } else { self.value(name, value, depth + 1) };
+            kept.insert(shown, value);
+            self.path.truncate(parent);
+        }
+        kept
+    }
+
+    fn value(&mut self, name: &str, value: &Value, depth: usize) -> Value {
+        self.values = self.values.saturating_sub(1);
+        match value {
+            Value::Null | Value::Bool(_) => self.plain(value),
+            _ if names_a_secret(name) => self.hidden(),
+            Value::Number(_) => self.plain(value),
+            Value::String(words) => self.string(words, LONGEST).into(),
+            Value::Array(_) | Value::Object(_) if depth >= DEEPEST => CUT.into(),
+            Value::Array(items) => self.items(items, depth),
+            Value::Object(fields) => self.fields(fields, depth).into(),
+        }
+    }
+
+    fn items(&mut self, items: &[Value], depth: usize) -> Value {
+        let mut kept = Vec::new();
+        let mut option = "";
+        for item in items {
+            if self.is_full() {
+                kept.push(CUT.into());
+                break;
+            }
+            let words = item.as_str().unwrap_or_default();
+            kept.push(if follows(option, words) { self.hidden() } else { self.value("", item, depth + 1) });
+            option = words;
+        }
+        kept.into()
+    }
+
+    fn plain(&mut self, value: &Value) -> Value {
+        self.spend(8);
+        value.clone()
+    }
+
+    fn hidden(&mut self) -> Value {
+        self.values = self.values.saturating_sub(1);
+        self.spend(HIDDEN.len());
+        HIDDEN.into()
+    }
+
+    /// The string, cut to `most` characters and to what may still be kept.
+    fn string(&mut self, words: &str, most: usize) -> String {
+        let most = most.min(self.bytes);
+        let kept = match words.char_indices().nth(most) {
+            None => text(words).into_owned(),
+            Some((at, _)) => format!("{}… ({} bytes)", beginning(&words[..at]), words.len()),
+        };
+        self.spend(json_length(&kept));
+        kept
+    }
+
+    fn spend(&mut self, bytes: usize) {
+        // A comma, a colon, quotes.
+        self.bytes = self.bytes.saturating_sub(bytes + 4);
+    }
+
+    fn is_full(&self) -> bool {
+        self.bytes == 0 || self.values == 0
+    }
+
+    fn is_secret(&self) -> bool {
+        self.secret_fields.iter().any(|field| field.is_empty() || *field == self.path)
+    }
+}
+
+/// Whether an item is the secret that the option before it announces: `["--password", "hunter2"]`.
+fn follows(option: &str, item: &str) -> bool {
+    match option {
+        "-u" | "--user" => item.contains(':') && !item.bytes().all(|b| b.is_ascii_digit() || b == b':'),
+        _ => option.starts_with('-') && !option.contains(['=', ' ']) && !item.starts_with('-') && names_a_secret(option),
+    }
+}
+
+fn json_length(text: &str) -> usize {
+    let length = |byte| match byte {
+        0..=0x1f => 6,
+        b'"' | b'\\' => 2,
+        _ => 1,
+    };
+    text.bytes().map(length).sum()
+}
