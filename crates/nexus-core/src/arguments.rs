@@ -183,8 +183,14 @@ mod tests {
         check(r#"{"port": "a\", expected `b"}"#, &format!("{port}invalid type: string, expected a nonzero u16"));
         check(r#"{"port": 0}"#, &format!("{port}invalid value: integer, expected a nonzero u16"));
         check(r#"{"port": true}"#, &format!("{port}invalid type: boolean, expected a nonzero u16"));
-        check(r#"{"port": 1, "tags": ["a", 2]}"#, "the argument `tags[1]` does not fit: invalid type: integer, expected a string");
-        check(r#"{"port": 1, "mode": "x"}"#, "the argument `mode` does not fit: unknown variant, expected `fast` or `slow`");
+        check(
+            r#"{"port": 1, "tags": ["a", 2]}"#,
+            "the argument `tags[1]` does not fit: invalid type: integer, expected a string",
+        );
+        check(
+            r#"{"port": 1, "mode": "x"}"#,
+            "the argument `mode` does not fit: unknown variant, expected `fast` or `slow`",
+        );
         check(r#"{"port": 1, "host": "a b"}"#, "the argument `host` does not fit: `a b` is not a host");
         check(r#"{"port": 1, "password": "hunter2"}"#, "the argument `password` does not fit: invalid value");
         check(

@@ -69,7 +69,8 @@ impl Incoming {
                 if items.is_empty() || items.len() > LONGEST_BATCH {
                     return Err(RpcError::invalid_request("a batch holds 1 to 64 messages"));
                 }
-                let mut messages: Vec<_> = items.into_iter().map(|item| Message::parse(item.get().as_bytes())).collect();
+                let mut messages: Vec<_> =
+                    items.into_iter().map(|item| Message::parse(item.get().as_bytes())).collect();
                 match messages.iter().all(Result::is_err) {
                     true => messages.swap_remove(0).map(Self::One),
                     false => Ok(Self::Batch(messages)),

@@ -257,12 +257,24 @@ mod tests {
     use super::*;
     use nexus_core::audit::Event;
 
+    struct Desk {
+        store: Store,
+        journal: Arc<Journal>,
+        stop: CancellationToken,
+        folder: tempfile::TempDir,
+    }
+
+    impl Desk {
+        async fn open() -> Self {
+            let folder = tempfile::tempdir().unwrap();
+            let store = Store::open(folder.path()).await.unwrap();
+            Self { store, journal: Arc::default(), stop: CancellationToken::new(), folder }
+        }
+    }
+
     #[tokio::test]
     async fn a_durable_row_is_in_the_store_when_it_says_so_and_the_end_loses_none() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(folder.path()).await.unwrap();
-        let journal = Arc::new(Journal::default());
-        let stop = CancellationToken::new();
+        let Desk { store, journal, stop, folder: _folder } = Desk::open().await;
         let writing = journal.clone().write_to(store.clone(), stop.clone());
         let using = async {
             journal.durable(Row::new(Event::Begun)).await.unwrap();
@@ -276,10 +288,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_write_does_not_wait_for_what_comes_behind_it() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(folder.path()).await.unwrap();
-        let journal = Arc::new(Journal::default());
-        let stop = CancellationToken::new();
+        let Desk { store, journal, stop, folder: _folder } = Desk::open().await;
         let writing = journal.clone().write_to(store.clone(), stop.clone());
         let using = async {
             let begun = journal.durable(Row::new(Event::Begun));
@@ -304,11 +313,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_store_that_refuses_fails_the_write_and_keeps_the_rows() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(folder.path()).await.unwrap();
+        let Desk { store, journal, stop, folder: _folder } = Desk::open().await;
         store.close().await;
-        let journal = Arc::new(Journal::default());
-        let stop = CancellationToken::new();
         let writing = journal.clone().write_to(store, stop.clone());
         let using = async {
             // More than a batch, so that the row somebody waits for is not in the first one.

@@ -41,6 +41,7 @@ impl Keeper<'_> {
                 kept.insert("…".to_owned(), CUT.into());
                 break;
             }
+            self.values -= 1;
             let parent = self.path.len();
             if parent > 0 {
                 self.path.push('.');
@@ -55,7 +56,6 @@ impl Keeper<'_> {
     }
 
     fn value(&mut self, name: &str, value: &Value, depth: usize) -> Value {
-        self.values = self.values.saturating_sub(1);
         match value {
             Value::Null | Value::Bool(_) => self.plain(value),
             _ if names_a_secret(name) => self.hidden(),
@@ -75,6 +75,7 @@ impl Keeper<'_> {
                 kept.push(CUT.into());
                 break;
             }
+            self.values -= 1;
             let words = item.as_str().unwrap_or_default();
             kept.push(if follows(option, words) { self.hidden() } else { self.value("", item, depth + 1) });
             option = words;
@@ -88,7 +89,6 @@ impl Keeper<'_> {
     }
 
     fn hidden(&mut self) -> Value {
-        self.values = self.values.saturating_sub(1);
         self.spend(HIDDEN.len());
         HIDDEN.into()
     }
@@ -122,7 +122,9 @@ impl Keeper<'_> {
 fn follows(option: &str, item: &str) -> bool {
     match option {
         "-u" | "--user" => item.contains(':') && !item.bytes().all(|b| b.is_ascii_digit() || b == b':'),
-        _ => option.starts_with('-') && !option.contains(['=', ' ']) && !item.starts_with('-') && names_a_secret(option),
+        _ => {
+            option.starts_with('-') && !option.contains(['=', ' ']) && !item.starts_with('-') && names_a_secret(option)
+        }
     }
 }
 

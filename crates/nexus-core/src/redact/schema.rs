@@ -2,29 +2,34 @@
 
 use serde_json::{Map, Value};
 
-/// A schema may come from a server we do not know: looking at it ends.
-const DEEPEST: usize = 16;
+/// A schema may come from a server we do not know, and may refer to itself: looking at it ends.
+const DEEPEST: usize = 48;
 const MOST_STEPS: usize = 10_000;
+/// Bytes of all the paths.
+const MOST_FOUND: usize = 64 * 1024;
 
 /// The paths of the fields whose schema says `format: "secret"`: `pin`, `login.pin`. The items of a list have their
-/// list's path. A map with secrets in it is secret as a whole; the empty path is all of the arguments.
+/// list's path. A map with secrets in it is secret as a whole; the empty path is all of the arguments, also where
+/// there are secrets and the schema is too tangled to say where.
 pub(crate) fn secret_fields(input: &Map<String, Value>) -> Vec<String> {
-    let mut search = Search { root: input, path: String::new(), steps: 0, found: Vec::new() };
+    let mut search = Search { root: input, path: String::new(), steps: 0, bytes: 0, found: Vec::new() };
     search.schema(input, 0);
-    search.found
+    let tangled = search.is_over() && !search.found.is_empty();
+    if tangled { vec![String::new()] } else { search.found }
 }
 
 struct Search<'a> {
     root: &'a Map<String, Value>,
     path: String,
     steps: usize,
+    bytes: usize,
     found: Vec<String>,
 }
 
 impl<'a> Search<'a> {
     fn schema(&mut self, schema: &'a Map<String, Value>, depth: usize) {
         self.steps += 1;
-        if depth > DEEPEST || self.steps > MOST_STEPS {
+        if depth > DEEPEST || self.is_over() {
             return;
         }
         if schema.get("format").is_some_and(|format| format == "secret") {
@@ -73,8 +78,13 @@ impl<'a> Search<'a> {
 
     fn add(&mut self) {
         if self.found.last() != Some(&self.path) {
+            self.bytes += self.path.len();
             self.found.push(self.path.clone());
         }
+    }
+
+    fn is_over(&self) -> bool {
+        self.steps > MOST_STEPS || self.bytes > MOST_FOUND
     }
 
     fn resolve(&self, target: &str) -> Option<&'a Map<String, Value>> {

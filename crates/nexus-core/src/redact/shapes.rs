@@ -86,7 +86,8 @@ impl Scan<'_> {
         let run = &self.bytes[start..];
         let run = &run[..run.iter().position(|b| !is_token(b)).unwrap_or(run.len())];
         let end = start + run.len();
-        let is_prose = || NOT_CREDENTIALS.iter().any(|word| begins(run, word)) && run.iter().all(u8::is_ascii_alphabetic);
+        let is_prose =
+            || NOT_CREDENTIALS.iter().any(|word| begins(run, word)) && run.iter().all(u8::is_ascii_alphabetic);
         let is_long = run.len() >= SHORTEST_BEARER || (!run.is_empty() && self.is_cut_at(end));
         (is_long && !is_prose()).then_some(start..end)
     }

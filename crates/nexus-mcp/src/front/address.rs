@@ -95,7 +95,6 @@ mod tests {
 
     #[test]
     fn only_a_trusted_proxy_may_name_another_caller() {
-        let proxies = [Network::parse("10.0.0.0/8").unwrap()];
         check("192.0.2.9", Some("1.2.3.4"), "192.0.2.9");
         check("10.0.0.1", Some("1.2.3.4"), "1.2.3.4");
         check("10.0.0.1", Some("6.6.6.6, 1.2.3.4, 10.0.0.2"), "1.2.3.4");
@@ -107,6 +106,5 @@ mod tests {
             let proxies = [Network::parse("10.0.0.0/8").unwrap()];
             assert_eq!(caller(peer.parse().unwrap(), header, &proxies), expected.parse::<IpAddr>().unwrap());
         }
-        assert_eq!(proxies.len(), 1);
     }
 }

@@ -142,7 +142,6 @@ mod tests {
 
     #[test]
     fn hosts_are_ours_or_refused() {
-        let allowed = ["hub.lan".to_owned(), "nas.lan:8765".to_owned()];
         check("localhost:8765", true);
         check("127.0.0.1", true);
         check("[::1]:8765", true);
@@ -159,7 +158,6 @@ mod tests {
             let allowed = ["hub.lan".to_owned(), "nas.lan:8765".to_owned()];
             assert_eq!(is_allowed_host(host, &allowed), expected, "{host}");
         }
-        assert_eq!(allowed.len(), 2);
     }
 
     #[test]
