@@ -195,7 +195,8 @@ mod tests {
         check(r#"{"port": 1, "password": "hunter2"}"#, "the argument `password` does not fit: invalid value");
         check(
             r#"{"port": 1, "prot": 2}"#,
-            "the argument `prot` does not fit: unknown field `prot`, expected one of `port`, `tags`, `mode`, `host`, `password`",
+            "the argument `prot` does not fit: unknown field `prot`, \
+             expected one of `port`, `tags`, `mode`, `host`, `password`",
         );
         check("{}", "the arguments do not fit: missing field `port`");
         check("[1]", "the arguments do not fit: invalid length 1, expected struct Args with 5 elements");

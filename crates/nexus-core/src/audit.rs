@@ -14,6 +14,7 @@ use crate::principal::PrincipalId;
 use crate::provider::Origin;
 use crate::redact;
 use crate::session::{Era, Transport};
+use crate::text;
 use crate::tool::Access;
 
 /// Takes rows and keeps them.
@@ -142,7 +143,7 @@ impl Row {
 
     #[must_use]
     pub fn detail(mut self, detail: impl fmt::Display) -> Self {
-        self.detail = Some(redact::text(&detail.to_string()).into_owned());
+        self.detail = Some(redact::beginning(&text::cut(&detail.to_string(), 500)).into_owned());
         self
     }
 }

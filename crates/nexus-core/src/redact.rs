@@ -70,7 +70,8 @@ enum Reach {
     Line,
 }
 
-/// Parts of the names of fields, variables and options that hold secrets. `secret_word` knows their first letters.
+/// Parts of the names of fields, variables and options that hold secrets. `secret_word` knows how
+/// they begin.
 const SECRET_WORDS: &[(&str, Reach)] = &[
     ("password", Reach::Word),
     ("passwd", Reach::Word),
@@ -94,7 +95,10 @@ const SECRET_WORDS: &[(&str, Reach)] = &[
 
 /// The one of [`SECRET_WORDS`] these bytes begin with, whatever its case.
 fn secret_word(bytes: &[u8]) -> Option<Reach> {
-    if !matches!(bytes.first()? | 0x20, b'p' | b's' | b't' | b'a' | b'c' | b'm') {
+    let [first, second, ..] = bytes else { return None };
+    if !matches!((first | 0x20, second | 0x20), (b'p', b'a' | b'r') | (b's', b'e') | (b't' | b'c', b'o'))
+        && !matches!((first | 0x20, second | 0x20), (b'a', b'p' | b'c' | b'u') | (b'm', b'y'))
+    {
         return None;
     }
     SECRET_WORDS.iter().find(|(word, _)| begins(bytes, word)).map(|(_, reach)| *reach)

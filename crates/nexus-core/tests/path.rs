@@ -48,7 +48,10 @@ async fn an_allowed_write_is_recorded_before_it_runs_and_after() {
     let rows = bench.kept.rows.lock().clone();
     let calls: Vec<_> = rows.iter().map(|row| row.call.as_ref().unwrap()).collect();
     assert_eq!(calls[0].id, calls[1].id);
-    assert_eq!(serde_json::from_str::<Value>(&calls[1].arguments).unwrap(), json!({ "to": 1, "password": "[redacted]" }));
+    assert_eq!(
+        serde_json::from_str::<Value>(&calls[1].arguments).unwrap(),
+        json!({ "to": 1, "password": "[redacted]" })
+    );
 }
 
 #[tokio::test]

@@ -43,7 +43,7 @@ impl Wanted {
             Self::SingleQuote => byte == b'\'',
             Self::Backtick => byte == b'`',
             Self::Greater => byte == b'>',
-            Self::LoginEnd => byte == b':' || byte.is_ascii_whitespace() || is_mark(byte),
+            Self::LoginEnd => b":&;),".contains(&byte) || byte.is_ascii_whitespace() || is_mark(byte),
         }
     }
 }

@@ -8,9 +8,7 @@ use super::scan::{Command, Name, Scan};
 
 /// With these and another word after them, `token: expected a string` is a sentence.
 const SENTENCE_STARTS: &[&str] = &[
-    "a",
     "access",
-    "an",
     "are",
     "bad",
     "cannot",
@@ -26,7 +24,6 @@ const SENTENCE_STARTS: &[&str] = &[
     "has",
     "invalid",
     "is",
-    "it",
     "missing",
     "must",
     "no",
@@ -35,8 +32,6 @@ const SENTENCE_STARTS: &[&str] = &[
     "permission",
     "required",
     "should",
-    "the",
-    "this",
     "too",
     "unable",
     "unexpected",
@@ -73,7 +68,6 @@ impl Scan<'_> {
         }
         let whole_line = reach == Reach::Line || (name.starts_line && self.quote(at).is_none());
         let value = match self.byte(at)? {
-            b'-' if self.key_block(at).is_some() => self.value(at),
             b'[' | b'{' if separator == Separator::Colon && !(plain_colon && whole_line) => self.bracketed(at),
             _ if plain_colon && whole_line => at..self.line_end(at, name.start),
             _ => self.value(at),
@@ -136,8 +130,10 @@ impl Scan<'_> {
             return None;
         }
         let start = colon + 1;
-        let end = match quote {
-            Some(_) => self.value(at).end,
+        let end = match quote.map(|_| self.value(at)) {
+            // More than what is quoted: the quotes go, too.
+            Some(value) if value.start == at => return Some(value),
+            Some(value) => value.end,
             None => self.word_end(start),
         };
         let digits = |range: Range<usize>| self.bytes[range].iter().all(u8::is_ascii_digit);

@@ -106,7 +106,11 @@ impl<'a> Scan<'a> {
         self.end == End::Cut && at == self.bytes.len()
     }
 
-    fn hide(&mut self, secret: Range<usize>) {
+    fn hide(&mut self, mut secret: Range<usize>) {
+        // A run of letters and dashes may have taken the beginning of a key block along.
+        if self.bytes[secret.clone()].ends_with(b"-----BEGIN") {
+            secret.end = self.key_block(secret.end - 10).map_or(secret.end, |block| block.end);
+        }
         if self.text[secret.clone()] != *HIDDEN {
             self.out.push_str(&self.text[self.copied..secret.start]);
             self.out.push_str(HIDDEN);

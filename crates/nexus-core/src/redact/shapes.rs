@@ -106,7 +106,8 @@ impl Scan<'_> {
         let label = self.bytes.get(at..)?.strip_prefix(BEGIN)?;
         let label = &label[..label.len().min(LONGEST_LABEL)];
         let label = &label[..label.windows(5).position(|w| w == b"-----")?];
-        if !label.windows(11).any(|w| w == b"PRIVATE KEY") {
+        let is_label = label.iter().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || *b == b' ');
+        if !is_label || !label.windows(11).any(|w| w == b"PRIVATE KEY") {
             return None;
         }
         let find = |what: &str, from: usize| self.text[from..].find(what).map(|length| from + length + what.len());

@@ -34,9 +34,7 @@ impl Scan<'_> {
 
     /// What stands between the quotes, or the word. A key block is one value, with all its lines.
     pub(super) fn value(&self, at: usize) -> Range<usize> {
-        let Some(quote) = self.quote(at) else {
-            return at..self.key_block(at).map_or_else(|| self.word_end(at), |block| block.end);
-        };
+        let Some(quote) = self.quote(at) else { return at..self.word_end(at) };
         let Some(close) = self.closing(quote, Lines::Many) else { return quote.inside..self.bytes.len() };
         let after = close + 1;
         // In a shell `'a'b` and `'a'\''b'` are one word.
@@ -45,6 +43,12 @@ impl Scan<'_> {
             return at..self.word_end(after);
         }
         quote.inside..close - quote.escapes
+    }
+
+    /// Where the key block ends that starts here; here, if there is none. A word or a line that one starts in has
+    /// all of its lines.
+    fn key_end(&self, at: usize) -> usize {
+        self.key_block(at).map_or(at, |block| block.end)
     }
 
     pub(super) fn quote(&self, at: usize) -> Option<Quote> {
@@ -82,6 +86,7 @@ impl Scan<'_> {
                     Some(next) => at = next,
                     None => return at,
                 },
+                b'-' => at = self.key_end(at).max(at + 1),
                 _ => at += 1,
             }
         }
@@ -147,9 +152,15 @@ impl Scan<'_> {
         {
             return close - quote.escapes;
         }
-        let rest = &self.bytes[from..];
-        let line = &rest[..rest.iter().position(|b| *b == b'\n').unwrap_or(rest.len())];
-        from + line.strip_suffix(b"\r").unwrap_or(line).len()
+        let mut at = from;
+        while let Some(byte) = self.byte(at) {
+            match byte {
+                b'\n' => break,
+                b'-' => at = self.key_end(at).max(at + 1),
+                _ => at += 1,
+            }
+        }
+        from + self.bytes[from..at].strip_suffix(b"\r").map_or(at - from, <[u8]>::len)
     }
 
     /// Spaces and tabs, and line ends a backslash takes back.
