@@ -106,6 +106,13 @@ impl Session {
         self.client.get()
     }
 
+    /// The label of a client that says with each call what it is. A lease may have several, but mostly has one.
+    pub fn label(&self, name: &str, version: &str) -> Arc<str> {
+        let known = self.client.get_or_init(|| client_label(name, version));
+        let same = known.strip_prefix(name).and_then(|rest| rest.strip_prefix('/')) == Some(version);
+        if same { known.clone() } else { client_label(name, version) }
+    }
+
     /// Takes one of the session's places for a call, if one is free.
     pub fn enter(&self, most: usize) -> Option<Place<'_>> {
         self.touch();
@@ -134,7 +141,7 @@ impl Session {
 }
 
 /// A client's name and version as they may be shown and recorded.
-pub fn client_label(name: &str, version: &str) -> Arc<str> {
+fn client_label(name: &str, version: &str) -> Arc<str> {
     let said: String = format!("{name}/{version}").chars().take(100).collect();
     text::clean(&said).into()
 }

@@ -86,17 +86,20 @@ impl Drop for Running {
 
 /// What the client says it can do.
 #[derive(Clone, Debug, Default)]
-pub struct Capabilities(Arc<Value>);
+pub struct Capabilities(Option<Arc<Value>>);
 
 impl Capabilities {
     /// None: not an object.
     pub fn parse(raw: &RawValue) -> Option<Self> {
+        if raw.get() == "{}" {
+            return Some(Self(None));
+        }
         let value: Value = serde_json::from_str(raw.get()).ok()?;
-        value.is_object().then(|| Self(Arc::new(value)))
+        value.is_object().then(|| Self(Some(Arc::new(value))))
     }
 
     pub fn has(&self, name: &str) -> bool {
-        self.0.get(name).is_some_and(Value::is_object)
+        self.0.as_ref().and_then(|said| said.get(name)).is_some_and(Value::is_object)
     }
 }
 

@@ -16,7 +16,7 @@ use nexus_core::clock;
 use nexus_core::hub::{Hub, Outcome, Pending};
 use nexus_core::provider::Revision;
 use nexus_core::reply::Reply;
-use nexus_core::session::{Era, client_label};
+use nexus_core::session::Era;
 
 use crate::exchange::{Capabilities, Exchange};
 use crate::version::{self, MODERN, Protocol};
@@ -300,7 +300,8 @@ impl Server {
         exchange.log_level = meta.log_level.as_deref().map(str::to_owned);
         exchange.input_responses = params.input_responses.map(RawValue::to_owned);
         exchange.request_state = params.request_state.as_deref().map(str::to_owned);
-        exchange.client_name = meta.client_info.as_ref().map(|client| client_label(&client.name, &client.version));
+        exchange.client_name =
+            meta.client_info.as_ref().map(|client| exchange.session.label(&client.name, &client.version));
         Ok(())
     }
 

@@ -6,6 +6,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -21,7 +22,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use parking_lot::Mutex;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tower::ServiceExt;
 use tracing::{debug, warn};
 
@@ -161,7 +162,7 @@ async fn connection(
     if let Err(error) = stream.set_nodelay(true) {
         debug!(%error, "no TCP_NODELAY");
     }
-    let answering = Arc::new(watch::Sender::new(0_usize));
+    let answering = Arc::new(AtomicUsize::new(0));
     let busy = answering.clone();
     let service = service_fn(move |mut request: hyper::Request<hyper::body::Incoming>| {
         let answer = Answering::begin(&busy);
@@ -193,32 +194,28 @@ async fn connection(
 }
 
 /// Nothing has been on its way for a while: whoever is connected has sent half a request, or nothing.
-async fn quiet(answering: &watch::Sender<usize>) {
-    let mut count = answering.subscribe();
+async fn quiet(answering: &AtomicUsize) {
     loop {
-        if count.wait_for(|count| *count == 0).await.is_err() {
-            return;
-        }
         tokio::time::sleep(PARTING).await;
-        if *count.borrow() == 0 {
+        if answering.load(Ordering::Relaxed) == 0 {
             return;
         }
     }
 }
 
 /// A request that is being answered, from its head to the end of its response.
-struct Answering(Arc<watch::Sender<usize>>);
+struct Answering(Arc<AtomicUsize>);
 
 impl Answering {
-    fn begin(count: &Arc<watch::Sender<usize>>) -> Self {
-        count.send_modify(|count| *count += 1);
+    fn begin(count: &Arc<AtomicUsize>) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
         Self(count.clone())
     }
 }
 
 impl Drop for Answering {
     fn drop(&mut self) {
-        self.0.send_modify(|count| *count -= 1);
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

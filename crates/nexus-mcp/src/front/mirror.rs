@@ -37,7 +37,11 @@ pub fn check(headers: &HeaderMap, request: &Request, params: &Params<'_>) -> Res
         _ => None,
     };
     match named {
-        Some(name) if text(headers, NAME).and_then(unwrapped).as_deref() != Some(name) => mismatch("Mcp-Name"),
+        Some(name)
+            if !text(headers, NAME).is_some_and(|said| said == name || unwrapped(said).as_deref() == Some(name)) =>
+        {
+            mismatch("Mcp-Name")
+        }
         _ => Ok(()),
     }
 }

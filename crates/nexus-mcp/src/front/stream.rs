@@ -49,8 +49,13 @@ pub async fn respond(
     let id = request.id.clone();
     let era = exchange.era;
     let cancel = exchange.cancel.clone();
-    let Some(running) = exchange.peer.start(&id, &cancel) else {
-        return json(StatusCode::BAD_REQUEST, wire::error_response(Some(&id), &RpcError::id_in_use()));
+    // In the new era every request stands alone: its id can clash with none, and hanging up cancels it.
+    let running = match era {
+        Era::Legacy => match exchange.peer.start(&id, &cancel) {
+            Some(running) => Some(running),
+            None => return json(StatusCode::BAD_REQUEST, wire::error_response(Some(&id), &RpcError::id_in_use())),
+        },
+        Era::Modern => None,
     };
     let mut answering = Box::pin(answer(front.server.clone(), request, Arc::new(exchange)));
     if let Poll::Ready(answer) = futures_util::poll!(&mut answering) {
