@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use comfy_table::{Table, presets};
 use serde_json::{Value, json};
 
 use super::{print, say, tools};
@@ -59,14 +60,46 @@ fn readable(result: &Value) -> String {
                 out.push_str(&format!("{name}:\n{}\n", text.trim_end_matches('\n')));
             }
             Value::String(text) => out.push_str(&format!("{name}: {text}\n")),
-            Value::Array(items) => {
-                out.push_str(&format!("{name}:\n"));
-                items.iter().for_each(|item| out.push_str(&format!("  {item}\n")));
-            }
+            Value::Array(items) => match table(items) {
+                Some(table) => out.push_str(&format!("{name}:\n{table}\n")),
+                None => {
+                    out.push_str(&format!("{name}:\n"));
+                    items.iter().for_each(|item| out.push_str(&format!("  {}\n", cell(item))));
+                }
+            },
             other => out.push_str(&format!("{name}: {other}\n")),
         }
     }
     out
+}
+
+/// Objects as rows; a column for every field that one of them has.
+fn table(items: &[Value]) -> Option<Table> {
+    let rows: Vec<_> = items.iter().map(Value::as_object).collect::<Option<_>>()?;
+    let mut columns: Vec<&String> = Vec::new();
+    for name in rows.iter().flat_map(|row| row.keys()) {
+        if !columns.contains(&name) {
+            columns.push(name);
+        }
+    }
+    if columns.is_empty() {
+        return None;
+    }
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_header(columns.iter().copied());
+    for row in rows {
+        table.add_row(columns.iter().map(|name| row.get(*name).map_or_else(String::new, cell)));
+    }
+    Some(table)
+}
+
+/// A value in few characters: texts without their quotes, nothing for nothing.
+fn cell(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Null => String::new(),
+        other => other.to_string(),
+    }
 }
 
 fn text_of(result: &Value) -> String {
