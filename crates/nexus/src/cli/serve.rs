@@ -61,7 +61,7 @@ impl Serve {
         control::listen(data, None, assembly.keyring.clone(), assembly.journal.clone(), &assembly.tasks)
             .context("the control socket")?;
         assembly.journal.post(Row::new(Event::HubStarted).detail(format!("{address}, pid {}", std::process::id())));
-        announce(&mut lock, address, new_key.as_deref(), data)?;
+        announce(&mut lock, address, new_key.as_deref(), &loaded)?;
 
         let serving = assembly.tasks.spawn("door", door::serve(front, listener));
         signals.any().await;
@@ -166,7 +166,7 @@ async fn listen(config: &Config) -> Result<TcpListener> {
 }
 
 /// Says where it serves: to the lock file, and as the one line that scripts wait for.
-fn announce(lock: &mut Lock, address: SocketAddr, new_key: Option<&str>, data: &Path) -> Result<()> {
+fn announce(lock: &mut Lock, address: SocketAddr, new_key: Option<&str>, loaded: &Loaded) -> Result<()> {
     // Whoever reads it is on this machine: an address that stands for all is no address to call.
     let reachable = match address.ip() {
         ip if !ip.is_unspecified() => address,
@@ -176,15 +176,20 @@ fn announce(lock: &mut Lock, address: SocketAddr, new_key: Option<&str>, data: &
     let mcp = format!("http://{reachable}/mcp");
     lock.announce(&Holder { pid: std::process::id(), mcp: Some(mcp.clone()) })?;
     if let Some(key) = new_key {
-        say(&welcome(&mcp, key, data));
+        say(&welcome(&mcp, key, loaded));
     }
     say(&format!("nexus ready mcp={mcp} sse=http://{reachable}/sse pid={}", std::process::id()));
     Ok(())
 }
 
 /// The first start: the key, once, and how to use it.
-fn welcome(mcp: &str, key: &str, data: &Path) -> String {
-    let kept = data.join("key");
+fn welcome(mcp: &str, key: &str, loaded: &Loaded) -> String {
+    let kept = loaded.data.join("key");
+    // Its door must be one to this hub's data, wherever the client starts it.
+    let file = loaded.file.as_ref().and_then(|file| std::path::absolute(file).ok());
+    let places = [Some(("--data", loaded.data.clone())), file.map(|file| ("--config", file))];
+    let flags = places.into_iter().flatten().flat_map(|(flag, path)| [flag.to_owned(), path.display().to_string()]);
+    let args = serde_json::Value::from_iter(["stdio".to_owned()].into_iter().chain(flags));
     let program = std::env::current_exe().map_or_else(|_| "nexus".into(), |path| path.display().to_string());
     format!(
         r#"
@@ -196,7 +201,7 @@ Claude Code:
     claude mcp add --transport http nexus {mcp} --header "Authorization: Bearer {key}"
 
 Claude Desktop (claude_desktop_config.json; it starts its own door, no key needed):
-    {{ "mcpServers": {{ "nexus": {{ "command": "{program}", "args": ["stdio"] }} }} }}
+    {{ "mcpServers": {{ "nexus": {{ "command": "{program}", "args": {args} }} }} }}
 
 opencode (opencode.json):
     {{ "mcp": {{ "nexus": {{ "type": "remote", "url": "{mcp}", "headers": {{ "Authorization": "Bearer {key}" }} }} }} }}
