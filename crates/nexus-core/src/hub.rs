@@ -7,32 +7,33 @@
 //! Every door, the command line and the REPL come through [`Hub::call`]; there is no second path.
 //! The end is recorded also when the tool panics, the caller cancels or the future is dropped.
 
+mod record;
+
 use std::fmt;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures_util::FutureExt;
-use serde_json::{Value, json};
+use serde_json::Value;
 use thiserror::Error;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
 use crate::arguments::Arguments;
-use crate::audit::{CallRow, Event, Row, Sink};
+use crate::audit::Sink;
 use crate::call::{Call, CallCx};
 use crate::catalogue::{Catalogue, Found};
 use crate::error::ToolError;
-use crate::gate::{Answer, Asker, Decision, Gate, Permit, Question, Why};
+use crate::gate::{Answer, Asker, Decision, Gate, Permit, Question};
 use crate::name::NodeName;
 use crate::principal::Patterns;
 use crate::provider::Intent;
-use crate::redact;
 use crate::reply::Reply;
 use crate::tasks::panic_text;
-use crate::text;
 use crate::tool::Access;
+use record::Record;
 
 /// Where every call goes.
 pub struct Hub {
@@ -269,92 +270,5 @@ async fn run(
             reply
         }
         None => record.cancelled(),
-    }
-}
-
-/// A call's row while the call goes on. Dropped before its end, it is recorded as abandoned.
-struct Record {
-    audit: Arc<dyn Sink>,
-    cx: CallCx,
-    started: Instant,
-    arguments: Arguments,
-    row: CallRow,
-    detail: Option<String>,
-    ended: bool,
-}
-
-impl Record {
-    fn start(audit: Arc<dyn Sink>, cx: &CallCx, tool: &str, args: Arguments, found: Option<&Found>) -> Self {
-        let tree = args.tree();
-        let secret: &[String] = found.map_or(&[], |found| &found.spec.secret_fields);
-        let kept = tree.as_deref().map_or(Value::Null, |tree| Value::Object(redact::arguments(tree, secret)));
-        let row = CallRow {
-            id: cx.id,
-            // A client may send any name: what is no tool of ours is kept short and printable.
-            tool: match found {
-                Some(found) => found.spec.name.as_str().into(),
-                None => text::clean(&text::cut(tool, 64)).into(),
-            },
-            origin: found.map(|found| found.provider.origin().clone()),
-            access: None,
-            node: None,
-            summary: None,
-            arguments: kept.to_string().into(),
-            digest: args.digest_of(tree.as_deref()),
-            decision: None,
-            how: None,
-            outcome: None,
-            duration_us: None,
-        };
-        drop(tree);
-        Self { audit, cx: cx.clone(), started: Instant::now(), arguments: args, row, detail: None, ended: false }
-    }
-
-    fn intended(&mut self, intent: &dyn Intent) {
-        self.row.access = Some(intent.access());
-        self.row.summary = Some(redact::text(&text::clean(&intent.summary())).into_owned());
-        self.row.node = intent.node().map(ToString::to_string);
-    }
-
-    /// Comes back when the store has it. What cannot be recorded does not happen.
-    async fn begin(&self) -> Result<(), crate::audit::NotRecorded> {
-        let row = Row { call: Some(self.row.clone()), ..Row::about(Event::Begun, &self.cx) };
-        self.audit.durable(row).await
-    }
-
-    fn refused(mut self, why: Why) -> Reply {
-        self.row.decision = Some("refused");
-        self.row.how = Some(why.as_str());
-        self.end("refused");
-        let body = json!({ "error": { "kind": "refused", "why": why.as_str(), "message": why.message(), "hint": why.hint() } });
-        Reply::error(format!("{}\nhint: {}", why.message(), why.hint()), &body)
-    }
-
-    fn cancelled(mut self) -> Reply {
-        self.end("cancelled");
-        let body = json!({ "error": { "kind": "cancelled", "message": "the caller cancelled it" } });
-        Reply::error("cancelled".to_owned(), &body)
-    }
-
-    fn failed(mut self, error: ToolError) -> Reply {
-        self.detail = Some(error.to_string());
-        self.end(error.kind());
-        error.into_reply()
-    }
-
-    fn end(&mut self, outcome: &'static str) {
-        self.ended = true;
-        self.row.outcome = Some(outcome);
-        self.row.duration_us = u64::try_from(self.started.elapsed().as_micros()).ok();
-        let row = Row { call: Some(self.row.clone()), detail: self.detail.take(), ..Row::about(Event::Call, &self.cx) };
-        self.audit.post(row);
-    }
-}
-
-impl Drop for Record {
-    fn drop(&mut self) {
-        if !self.ended {
-            self.end("abandoned");
-        }
     }
 }

@@ -1,0 +1,104 @@
+//! A call's row, from its start to its end, whatever that end is.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use serde_json::{Value, json};
+
+use crate::arguments::Arguments;
+use crate::audit::{CallRow, Event, NotRecorded, Row, Sink};
+use crate::call::CallCx;
+use crate::catalogue::Found;
+use crate::error::ToolError;
+use crate::gate::Why;
+use crate::provider::Intent;
+use crate::redact;
+use crate::reply::Reply;
+use crate::text;
+
+/// A call's row while the call goes on. Dropped before its end, it is recorded as abandoned.
+pub(super) struct Record {
+    audit: Arc<dyn Sink>,
+    cx: CallCx,
+    started: Instant,
+    pub(super) arguments: Arguments,
+    pub(super) row: CallRow,
+    pub(super) detail: Option<String>,
+    ended: bool,
+}
+
+impl Record {
+    pub(super) fn start(audit: Arc<dyn Sink>, cx: &CallCx, tool: &str, args: Arguments, found: Option<&Found>) -> Self {
+        let tree = args.tree();
+        let secret: &[String] = found.map_or(&[], |found| &found.spec.secret_fields);
+        let kept = tree.as_deref().map_or(Value::Null, |tree| Value::Object(redact::arguments(tree, secret)));
+        let row = CallRow {
+            id: cx.id,
+            // A client may send any name: what is no tool of ours is kept short and printable.
+            tool: match found {
+                Some(found) => found.spec.name.as_str().into(),
+                None => text::clean(&text::cut(tool, 64)).into(),
+            },
+            origin: found.map(|found| found.provider.origin().clone()),
+            access: None,
+            node: None,
+            summary: None,
+            arguments: kept.to_string().into(),
+            digest: args.digest_of(tree.as_deref()),
+            decision: None,
+            how: None,
+            outcome: None,
+            duration_us: None,
+        };
+        drop(tree);
+        Self { audit, cx: cx.clone(), started: Instant::now(), arguments: args, row, detail: None, ended: false }
+    }
+
+    pub(super) fn intended(&mut self, intent: &dyn Intent) {
+        self.row.access = Some(intent.access());
+        self.row.summary = Some(redact::text(&text::clean(&intent.summary())).into_owned());
+        self.row.node = intent.node().map(ToString::to_string);
+    }
+
+    /// Comes back when the store has it. What cannot be recorded does not happen.
+    pub(super) async fn begin(&self) -> Result<(), NotRecorded> {
+        let row = Row { call: Some(self.row.clone()), ..Row::about(Event::Begun, &self.cx) };
+        self.audit.durable(row).await
+    }
+
+    pub(super) fn refused(mut self, why: Why) -> Reply {
+        self.row.decision = Some("refused");
+        self.row.how = Some(why.as_str());
+        self.end("refused");
+        let body = json!({ "error": { "kind": "refused", "why": why.as_str(), "message": why.message(), "hint": why.hint() } });
+        Reply::error(format!("{}\nhint: {}", why.message(), why.hint()), &body)
+    }
+
+    pub(super) fn cancelled(mut self) -> Reply {
+        self.end("cancelled");
+        let body = json!({ "error": { "kind": "cancelled", "message": "the caller cancelled it" } });
+        Reply::error("cancelled".to_owned(), &body)
+    }
+
+    pub(super) fn failed(mut self, error: ToolError) -> Reply {
+        self.detail = Some(error.to_string());
+        self.end(error.kind());
+        error.into_reply()
+    }
+
+    pub(super) fn end(&mut self, outcome: &'static str) {
+        self.ended = true;
+        self.row.outcome = Some(outcome);
+        self.row.duration_us = u64::try_from(self.started.elapsed().as_micros()).ok();
+        let row = Row { call: Some(self.row.clone()), detail: self.detail.take(), ..Row::about(Event::Call, &self.cx) };
+        self.audit.post(row);
+    }
+}
+
+impl Drop for Record {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.end("abandoned");
+        }
+    }
+}
