@@ -19,6 +19,8 @@ INSPECTOR=2.12.0
 CLAUDE_CODE=2.1.325
 CODEX=0.166.0
 OPENCODE=1.18.33
+QRYN=3.2.39              # npm: the Loki API and LogQL on ClickHouse
+CHDB=26.9.0              # PyPI chdb-core: ClickHouse as a library; 890 MB on disk
 
 TESTS=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 CACHE=${NEXUS_TEST_CACHE:-$(dirname "$TESTS")/.cache/test}
@@ -73,6 +75,18 @@ need_nextest() {
     [[ $(cargo nextest --version 2>/dev/null) == "cargo-nextest $NEXTEST "* ]] && return 0
     once "cargo-nextest-$NEXTEST" crate cargo-nextest "$NEXTEST" && PATH="$CACHE/cargo-nextest-$NEXTEST/bin:$PATH"
 }
+need_postgres() {
+    [ -n "$(ls -d /usr/lib/postgresql/*/bin 2> /dev/null)" ] && return 0
+    local root=()
+    [ "$(id -u)" -eq 0 ] || root=(sudo)
+    echo "setup: installing Debian's postgresql" >&2
+    # The common package first: it is told not to start a server of the machine's own.
+    "${root[@]}" apt-get install -y --no-install-recommends postgresql-common > "$CACHE/.fresh.log" 2>&1 &&
+        echo 'create_main_cluster = false' | "${root[@]}" tee -a /etc/postgresql-common/createcluster.conf > /dev/null &&
+        "${root[@]}" apt-get install -y --no-install-recommends postgresql >> "$CACHE/.fresh.log" 2>&1 && return 0
+    tail -n 25 "$CACHE/.fresh.log" >&2
+    return 1
+}
 need_deny() {
     [[ $(cargo deny --version 2>/dev/null) == "cargo-deny $DENY" ]] && return 0
     once "cargo-deny-$DENY" crate cargo-deny "$DENY" && PATH="$CACHE/cargo-deny-$DENY/bin:$PATH"
@@ -98,10 +112,17 @@ need_agents() {
         need_npm opencode opencode-ai "$OPENCODE" postinstall.mjs
 }
 
+# qryn patches a parser that it depends on, and does so in a script of its own.
+qryn() { # FOLDER
+    package qryn "$QRYN" "" "$1" && cp -r "$1/node_modules/qryn/patches" "$1" &&
+        (cd "$1" && "$CACHE/$NODE_BIN/node" node_modules/patch-package/index.js --patch-dir patches --error-on-fail)
+}
+need_loki() { need_node && once "qryn-$QRYN" qryn && once "chdb-$CHDB" wheel "chdb-core==$CHDB"; }
+
 if [ "${BASH_SOURCE[0]}" = "$0" ]; then
     case ${1-} in
         light) need_nextest && need_conformance && need_interop ;;
-        all) need_nextest && need_conformance && need_interop && need_deny && need_agents ;;
+        all) need_nextest && need_conformance && need_interop && need_deny && need_agents && need_loki ;;
         *) sed -n '2,5s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
     esac
 fi

@@ -59,9 +59,23 @@ pub enum Event {
     Call,
     SessionStarted,
     SessionEnded,
+    /// A human allowed a session's writes, or one waiting call.
+    Approved,
+    /// A human said no to a waiting call, or took an approval back.
+    Denied,
     KeyRefused,
     KeyMade,
     KeyRevoked,
+    /// A key's level was changed, raised for a time, or fell back.
+    KeyLevel,
+    /// The hub runs with another configuration than last time.
+    ConfigChanged,
+    /// Rows were taken away from the old end; this one vouches for them.
+    Pruned,
+    /// The hub runs with tools whose output is not redacted.
+    Unredacted,
+    /// The hub itself asked another server for something.
+    Outbound,
     HubStarted,
     HubStopped,
 }
@@ -73,9 +87,16 @@ impl Event {
             Event::Call => "call",
             Event::SessionStarted => "session_started",
             Event::SessionEnded => "session_ended",
+            Event::Approved => "approved",
+            Event::Denied => "denied",
             Event::KeyRefused => "key_refused",
             Event::KeyMade => "key_made",
             Event::KeyRevoked => "key_revoked",
+            Event::KeyLevel => "key_level",
+            Event::ConfigChanged => "config_changed",
+            Event::Pruned => "pruned",
+            Event::Unredacted => "unredacted",
+            Event::Outbound => "outbound",
             Event::HubStarted => "hub_started",
             Event::HubStopped => "hub_stopped",
         }

@@ -4,11 +4,15 @@ use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
+use sha2::{Digest, Sha256};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use crate::approval::Ticket;
 use crate::arguments::Arguments;
+use crate::gate::{Answer, Why};
 use crate::principal::Principal;
+use crate::redact;
 use crate::session::{Era, Session};
 
 /// One call, as a front door hands it to the hub.
@@ -16,7 +20,35 @@ use crate::session::{Era, Session};
 pub struct Call {
     pub tool: String,
     pub args: Arguments,
+    /// What came back with it, where an earlier try was answered with a question.
+    pub said: Option<Said>,
     pub cx: CallCx,
+}
+
+/// What a call brings with it beside its arguments: an answer, or something that wants to be one.
+#[derive(Clone, Debug)]
+pub enum Said {
+    /// The ticket of a question of ours. `heard` is none when no answer came with it: then it is put again.
+    Answer { ticket: Ticket, heard: Option<Result<Answer, Why>> },
+    /// It has the form of ours and is none.
+    Bad(Why),
+    /// Nothing of ours. A provider that asks its callers itself may know what it is.
+    Strange,
+}
+
+/// One very call: a tool and its arguments. Equal for equal calls, however they were written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct CallKey([u8; 32]);
+
+impl CallKey {
+    pub fn of(tool: &str, arguments: &[u8; 32]) -> Self {
+        // The digest has a fixed length, so no two pairs run together to the same bytes.
+        Self(Sha256::new().chain_update(arguments).chain_update(tool).finalize().into())
+    }
+
+    pub fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
 }
 
 /// Who calls, in which session, and how to reach them while the tool runs.
@@ -35,7 +67,8 @@ pub struct CallCx {
 
 impl CallCx {
     /// Tells the caller how far the work has come. Costs nothing when it did not ask.
-    pub fn progress(&self, step: Progress) {
+    pub fn progress(&self, mut step: Progress) {
+        step.message = step.message.map(|message| redact::text(&message).into_owned());
         self.client.progress(step);
     }
 }

@@ -67,7 +67,7 @@ impl ToolError {
     pub fn into_reply(self) -> Reply {
         let kind = self.kind();
         let (message, hint) = match self.kind {
-            Kind::Refused | Kind::Failed => (self.to_string(), self.hint),
+            Kind::Refused | Kind::Failed => (self.to_string(), self.hint.map(|hint| shown(&hint))),
             Kind::Internal => {
                 let incident = clock::new_id();
                 error!(%incident, "internal error: {self}");

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use crate::call::CallKey;
 use crate::name::ServerName;
 use crate::principal::Level;
-use crate::provider::Origin;
+use crate::provider::{Origin, Own};
 use crate::tool::Access;
 
 /// Proof that the gate let this one call through.
@@ -13,11 +14,17 @@ use crate::tool::Access;
 #[derive(Debug)]
 pub struct Permit {
     access: Access,
+    how: Option<&'static str>,
 }
 
 impl Permit {
     pub fn covers(&self, access: Access) -> bool {
         access <= self.access
+    }
+
+    /// What let it through, where that was neither a free read nor a human's answer.
+    pub fn how(&self) -> Option<&'static str> {
+        self.how
     }
 }
 
@@ -40,6 +47,8 @@ pub struct Question {
 pub enum About {
     /// The first write of a session.
     ApproveWrites,
+    /// `approve_writes`: all writes of the session, and no call of its own.
+    Unlock,
     /// This very call, whatever was approved before.
     ConfirmCall,
     /// The first use of an upstream server.
@@ -53,12 +62,67 @@ pub enum Answer {
     No,
 }
 
+impl Answer {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Answer::Once => "once",
+            Answer::Session => "session",
+            Answer::No => "no",
+        }
+    }
+}
+
+impl About {
+    /// What a human may answer. Anything else is no answer, and so a no.
+    pub fn offers(&self) -> &'static [Answer] {
+        match self {
+            About::ApproveWrites | About::Connect(_) => &[Answer::Once, Answer::Session, Answer::No],
+            About::Unlock => &[Answer::Session, Answer::No],
+            About::ConfirmCall => &[Answer::Once, Answer::No],
+        }
+    }
+}
+
+/// Through whom a human's answer came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum By {
+    /// The client put the question.
+    Client,
+    /// The model asked in chat, and says that the answer was yes.
+    Chat,
+    /// The operator, at the hub's own command line.
+    Operator,
+}
+
+impl By {
+    /// How a yes came, for the record.
+    pub fn how(self, answer: Answer) -> &'static str {
+        match (self, answer) {
+            (_, Answer::No) => Why::Denied.as_str(),
+            (By::Client, Answer::Once) => "elicited_once",
+            (By::Client, Answer::Session) => "elicited_session",
+            (By::Chat, Answer::Once | Answer::Session) => "chat",
+            (By::Operator, Answer::Once) => "operator_once",
+            (By::Operator, Answer::Session) => "operator_session",
+        }
+    }
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            By::Client => "the client",
+            By::Chat => "chat",
+            By::Operator => "the command line",
+        }
+    }
+}
+
 impl Question {
     /// The second and last source of a permit: a human's answer.
     pub fn settle(self, answer: Answer) -> Result<Permit, Why> {
+        let offered = self.about.offers().contains(&answer);
         match answer {
-            Answer::Once | Answer::Session => Ok(Permit { access: self.access }),
-            Answer::No => Err(Why::Denied),
+            Answer::Once | Answer::Session if offered => Ok(Permit { access: self.access, how: None }),
+            Answer::Once | Answer::Session | Answer::No => Err(Why::Denied),
         }
     }
 }
@@ -69,7 +133,22 @@ pub enum Why {
     ReadOnly,
     LevelTooLow,
     ServerDenied,
+    /// A human said no.
     Denied,
+    /// The question was closed without an answer.
+    Dismissed,
+    /// The client could not put the question.
+    Unavailable,
+    /// The answer came too late.
+    Expired,
+    /// The answer has counted once.
+    Replayed,
+    /// The answer is not to a question of this hub, or was changed.
+    Tampered,
+    /// The answer is to another call, or of another session or key.
+    Foreign,
+    /// An answer to nothing.
+    Unsolicited,
 }
 
 impl Why {
@@ -80,6 +159,21 @@ impl Why {
             Why::LevelTooLow => "level_too_low",
             Why::ServerDenied => "server_denied",
             Why::Denied => "denied",
+            Why::Dismissed => "dismissed",
+            Why::Unavailable => "unavailable",
+            Why::Expired => "expired",
+            Why::Replayed => "replayed",
+            Why::Tampered => "tampered",
+            Why::Foreign => "foreign",
+            Why::Unsolicited => "unsolicited",
+        }
+    }
+
+    /// The word for the model: to it a dismissal is a no.
+    pub fn told(self) -> &'static str {
+        match self {
+            Why::Dismissed => Why::Denied.as_str(),
+            other => other.as_str(),
         }
     }
 
@@ -90,6 +184,13 @@ impl Why {
             Why::LevelTooLow => "refused: the level of this key does not allow it",
             Why::ServerDenied => "refused: the operator has denied this upstream server",
             Why::Denied => "refused: the operator said no",
+            Why::Dismissed => "refused: the question was dismissed, and that counts as no",
+            Why::Unavailable => "refused: the client could not put the question to anyone",
+            Why::Expired => "refused: the answer came too late",
+            Why::Replayed => "refused: this answer has been used already",
+            Why::Tampered => "refused: this requestState is not from this hub, or was changed",
+            Why::Foreign => "refused: this answer belongs to another call, session or key",
+            Why::Unsolicited => "refused: nothing was asked, so there is nothing to answer",
         }
     }
 
@@ -98,6 +199,11 @@ impl Why {
             Why::ReadOnly => "the operator may take `read_only` away in nexus.yaml; do not try another way",
             Why::LevelTooLow => "the operator may give the key the level `trusted`; do not try another way",
             Why::ServerDenied | Why::Denied => "ask the operator what they want instead; do not try another way",
+            Why::Dismissed | Why::Unavailable => "nothing has happened; ask the operator what they want",
+            Why::Expired | Why::Replayed => "nothing has happened; call again without it, and the question is put anew",
+            Why::Tampered | Why::Foreign | Why::Unsolicited => {
+                "nothing has happened; call again without `requestState` and `inputResponses`"
+            }
         }
     }
 }
@@ -107,7 +213,21 @@ impl Why {
 pub struct Grants {
     pub writes: Writes,
     consents: BTreeMap<ServerName, Consent>,
+    /// Oldest first.
+    once: Vec<Once>,
 }
+
+/// A human's yes to one very call, for its next try.
+#[derive(Clone, Copy, Debug)]
+struct Once {
+    call: CallKey,
+    by: By,
+    /// On the monotonic clock.
+    ends_ms: i64,
+}
+
+/// Calls a session may hold a yes for; the oldest gives way.
+const MOST_ONCE: usize = 32;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Writes {
@@ -133,7 +253,7 @@ impl Grants {
     /// What a human's *this session* means for later calls. A confirmation is for its call alone.
     pub fn extend(&mut self, about: &About) {
         match about {
-            About::ApproveWrites => self.writes = Writes::Approved,
+            About::ApproveWrites | About::Unlock => self.writes = Writes::Approved,
             About::Connect(server) => self.set_consent(server, Consent::All),
             About::ConfirmCall => {}
         }
@@ -141,6 +261,33 @@ impl Grants {
 
     pub fn set_consent(&mut self, server: &ServerName, consent: Consent) {
         self.consents.insert(server.clone(), consent);
+    }
+
+    /// A yes for the next try of one call.
+    pub fn allow_once(&mut self, call: CallKey, by: By, ends_ms: i64) {
+        self.forget_once(&call);
+        if self.once.len() >= MOST_ONCE {
+            self.once.remove(0);
+        }
+        self.once.push(Once { call, by, ends_ms });
+    }
+
+    /// Takes the yes for a call, if there is one. It works once.
+    pub fn take_once(&mut self, call: &CallKey, now_ms: i64) -> Option<By> {
+        self.once.retain(|once| once.ends_ms > now_ms);
+        let at = self.once.iter().position(|once| once.call == *call)?;
+        Some(self.once.remove(at).by)
+    }
+
+    pub fn forget_once(&mut self, call: &CallKey) {
+        self.once.retain(|once| once.call != *call);
+    }
+
+    /// Takes every yes back. A no stays.
+    pub fn revoke(&mut self) {
+        self.writes = Writes::Locked;
+        self.once.clear();
+        self.consents.retain(|_, consent| *consent == Consent::Denied);
     }
 }
 
@@ -174,14 +321,16 @@ impl Gate {
             return Decision::Refuse(Why::ReadOnly);
         }
         match (origin, asker.level, access) {
-            (Origin::Own(_) | Origin::Upstream(_), Yolo, _) => allow(access),
-            (Origin::Own(_), Sandboxed | Trusted, Read | ReadLogged) => allow(access),
+            (Origin::Own(_), Yolo, Read | ReadLogged) => allow(access, None),
+            (Origin::Own(_) | Origin::Upstream(_), Yolo, _) => allow(access, Some("yolo")),
+            (Origin::Own(_), Sandboxed | Trusted, Read | ReadLogged) => allow(access, None),
             (Origin::Own(_), Sandboxed, Write) => Decision::Refuse(Why::LevelTooLow),
             (Origin::Own(_), Trusted, Write) if asker.always_ask => ask(About::ConfirmCall, access),
-            (Origin::Own(_), Trusted, Write) if asker.approved => allow(access),
-            (Origin::Own(_), Trusted, Write) => match asker.grants.writes {
-                Writes::Approved => allow(access),
-                Writes::Locked => ask(About::ApproveWrites, access),
+            (Origin::Own(_), Trusted, Write) if asker.approved => allow(access, Some("approved_by_key")),
+            (Origin::Own(own), Trusted, Write) => match (asker.grants.writes, own) {
+                (Writes::Approved, _) => allow(access, Some("session")),
+                (Writes::Locked, Own::Gate) => ask(About::Unlock, access),
+                (Writes::Locked, Own::BuiltIn | Own::Agents | Own::Links) => ask(About::ApproveWrites, access),
             },
             (Origin::Upstream(_), Sandboxed, _) => Decision::Refuse(Why::LevelTooLow),
             (Origin::Upstream(server), Trusted, _) => match asker.grants.consent(server) {
@@ -189,14 +338,14 @@ impl Gate {
                 Consent::Unasked => ask(About::Connect(server.clone()), access),
                 Consent::All | Consent::PerTool if asker.always_ask => ask(About::ConfirmCall, access),
                 Consent::PerTool => ask(About::ConfirmCall, access),
-                Consent::All => allow(access),
+                Consent::All => allow(access, Some("consent")),
             },
         }
     }
 }
 
-fn allow(access: Access) -> Decision {
-    Decision::Allow(Permit { access })
+fn allow(access: Access, how: Option<&'static str>) -> Decision {
+    Decision::Allow(Permit { access, how })
 }
 
 fn ask(about: About, access: Access) -> Decision {
@@ -204,110 +353,4 @@ fn ask(about: About, access: Access) -> Decision {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::provider::Own;
-    use proptest::prelude::*;
-
-    const OWN: Origin = Origin::Own(Own::BuiltIn);
-
-    fn upstream() -> Origin {
-        Origin::Upstream(ServerName::new("github"))
-    }
-
-    fn consents(consent: Consent) -> Grants {
-        let mut grants = Grants::default();
-        grants.set_consent(&ServerName::new("github"), consent);
-        grants
-    }
-
-    fn decided(asker: &Asker<'_>, origin: &Origin, access: Access) -> &'static str {
-        match Gate.decide(asker, origin, access) {
-            Decision::Allow(_) => "allow",
-            Decision::Ask(Question { about: About::ApproveWrites, .. }) => "ask",
-            Decision::Ask(Question { about: About::ConfirmCall, .. }) => "confirm",
-            Decision::Ask(Question { about: About::Connect(_), .. }) => "connect",
-            Decision::Refuse(why) => why.as_str(),
-        }
-    }
-
-    #[test]
-    fn the_table_of_the_design() {
-        use Access::{Read, ReadLogged, Write};
-        use Level::{Sandboxed, Trusted, Yolo};
-        let none = Grants::default();
-        let approved = Grants { writes: Writes::Approved, ..Grants::default() };
-
-        for level in Level::ALL {
-            check(&OWN, level, Read, &none, "allow");
-            check(&OWN, level, ReadLogged, &none, "allow");
-        }
-        check(&OWN, Sandboxed, Write, &none, "level_too_low");
-        check(&OWN, Sandboxed, Write, &approved, "level_too_low");
-        check(&OWN, Trusted, Write, &none, "ask");
-        check(&OWN, Trusted, Write, &approved, "allow");
-        check(&OWN, Yolo, Write, &none, "allow");
-        for access in [Read, ReadLogged, Write] {
-            check(&upstream(), Sandboxed, access, &consents(Consent::All), "level_too_low");
-            check(&upstream(), Trusted, access, &none, "connect");
-            check(&upstream(), Trusted, access, &consents(Consent::PerTool), "confirm");
-            check(&upstream(), Trusted, access, &consents(Consent::All), "allow");
-            check(&upstream(), Trusted, access, &consents(Consent::Denied), "server_denied");
-            check(&upstream(), Yolo, access, &none, "allow");
-        }
-
-        #[track_caller]
-        fn check(origin: &Origin, level: Level, access: Access, grants: &Grants, expected: &str) {
-            let asker = Asker { level, read_only: false, approved: false, always_ask: false, grants };
-            assert_eq!(decided(&asker, origin, access), expected);
-        }
-    }
-
-    #[test]
-    fn read_only_beats_yolo_and_yolo_beats_always_ask() {
-        let grants = Grants { writes: Writes::Approved, ..Grants::default() };
-        let asker =
-            |level, read_only, always_ask| Asker { level, read_only, approved: true, always_ask, grants: &grants };
-        assert_eq!(decided(&asker(Level::Yolo, true, false), &OWN, Access::Write), "read_only");
-        assert_eq!(decided(&asker(Level::Yolo, true, false), &OWN, Access::Read), "allow");
-        assert_eq!(decided(&asker(Level::Yolo, false, true), &OWN, Access::Write), "allow");
-        assert_eq!(decided(&asker(Level::Trusted, false, true), &OWN, Access::Write), "confirm");
-        assert_eq!(decided(&asker(Level::Trusted, false, false), &OWN, Access::Write), "allow");
-    }
-
-    #[test]
-    fn only_a_yes_settles_a_question_with_a_permit() {
-        let question = || Question { about: About::ApproveWrites, access: Access::Write };
-        assert!(question().settle(Answer::Once).unwrap().covers(Access::Write));
-        assert!(question().settle(Answer::Session).unwrap().covers(Access::Read));
-        assert_eq!(question().settle(Answer::No).unwrap_err(), Why::Denied);
-        assert!(!Permit { access: Access::Read }.covers(Access::Write));
-    }
-
-    prop_compose! {
-        fn any_grants()(approved: bool, consent in 0..4u8) -> Grants {
-            let consent = [Consent::Unasked, Consent::PerTool, Consent::All, Consent::Denied][usize::from(consent)];
-            Grants { writes: if approved { Writes::Approved } else { Writes::Locked }, ..consents(consent) }
-        }
-    }
-
-    proptest! {
-        /// The one sentence that matters.
-        #[test]
-        fn no_write_is_allowed_without_a_grant(
-            grants in any_grants(), level in 0..3usize, own: bool, read_only: bool, approved: bool, always_ask: bool,
-        ) {
-            let level = Level::ALL[level];
-            let origin = if own { OWN } else { upstream() };
-            let asker = Asker { level, read_only, approved, always_ask, grants: &grants };
-            if decided(&asker, &origin, Access::Write) == "allow" {
-                prop_assert!(!read_only);
-                let granted = match &origin {
-                    Origin::Own(_) => approved || grants.writes == Writes::Approved,
-                    Origin::Upstream(server) => grants.consent(server) == Consent::All,
-                };
-                prop_assert!(level == Level::Yolo || (level == Level::Trusted && granted && !always_ask));
-            }
-        }
-    }
-}
+mod tests;

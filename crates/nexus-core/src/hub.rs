@@ -4,9 +4,11 @@
 //! catalogue.find → provider.intend → gate.decide → audit.begin → intent.run(permit) → audit.end
 //! ```
 //!
+//! Where the gate asks, the call stops as a [`Pending`] until somebody has answered.
 //! Every door, the command line and the REPL come through [`Hub::call`]; there is no second path.
 //! The end is recorded also when the tool panics, the caller cancels or the future is dropped.
 
+mod pending;
 mod record;
 
 use std::fmt;
@@ -15,24 +17,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use serde_json::Value;
 use thiserror::Error;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-use crate::arguments::Arguments;
+use crate::approval::{Approvals, Code, Mode};
 use crate::audit::Sink;
-use crate::call::{Call, CallCx};
+use crate::call::{Call, CallCx, Said};
 use crate::catalogue::{Catalogue, Found};
 use crate::error::ToolError;
-use crate::gate::{Answer, Asker, Decision, Gate, Permit, Question};
-use crate::name::NodeName;
-use crate::principal::Patterns;
-use crate::provider::Intent;
+use crate::gate::{Answer, Asker, By, Decision, Gate, Permit, Why};
+use crate::principal::{Patterns, Principal};
+use crate::provider::{Intent, Origin, Own, Provider};
 use crate::reply::Reply;
+use crate::session::Session;
 use crate::tasks::panic_text;
 use crate::tool::Access;
+pub use pending::{Looked, Pending, Ready};
 use record::Record;
 
 /// Where every call goes.
@@ -41,8 +43,38 @@ pub struct Hub {
     pub audit: Arc<dyn Sink>,
     /// Cancelled when the hub ends and will wait no longer: calls that still run end as cancelled.
     pub ending: CancellationToken,
+    /// The questions that wait for a human.
+    pub approvals: Arc<Approvals>,
+    rules: Arc<Rules>,
+}
+
+/// What a decision takes, also when it is made again for a call that waited.
+struct Rules {
     gate: Gate,
     policy: Policy,
+}
+
+impl Rules {
+    fn decide(
+        &self,
+        principal: &Principal,
+        session: &Session,
+        tool: &str,
+        origin: &Origin,
+        intent: &dyn Intent,
+    ) -> Decision {
+        // Who may unlock writes is not a matter of patterns over tool names.
+        let about_the_gate = *origin == Origin::Own(Own::Gate);
+        let grants = session.grants.lock();
+        let asker = Asker {
+            level: principal.level_now(),
+            read_only: self.policy.read_only || principal.read_only,
+            approved: !about_the_gate && principal.approved.matches(tool),
+            always_ask: intent.always_asks() || (!about_the_gate && self.policy.always_ask.matches(tool)),
+            grants: &grants,
+        };
+        self.gate.decide(&asker, origin, intent.access())
+    }
 }
 
 /// What the operator has set for all keys.
@@ -50,13 +82,22 @@ pub struct Hub {
 pub struct Policy {
     pub read_only: bool,
     pub always_ask: Patterns,
+    pub mode: Mode,
+    /// Tools whose output is shown as it is, but for the hub's own secrets.
+    pub unredacted: Patterns,
     /// Calls one session may have running at once.
     pub calls_per_session: usize,
 }
 
 impl Default for Policy {
     fn default() -> Self {
-        Self { read_only: false, always_ask: Patterns::default(), calls_per_session: 64 }
+        Self {
+            read_only: false,
+            always_ask: Patterns::default(),
+            mode: Mode::Ask,
+            unredacted: Patterns::default(),
+            calls_per_session: 64,
+        }
     }
 }
 
@@ -95,12 +136,14 @@ pub enum Outcome {
 
 impl Hub {
     pub fn new(catalogue: Arc<Catalogue>, audit: Arc<dyn Sink>, policy: Policy) -> Self {
-        Self { catalogue, audit, ending: CancellationToken::new(), gate: Gate, policy }
+        let approvals = Arc::new(Approvals::new(policy.mode, audit.clone()));
+        let rules = Arc::new(Rules { gate: Gate, policy });
+        Self { catalogue, audit, ending: CancellationToken::new(), approvals, rules }
     }
 
     /// The path.
     pub async fn call(&self, call: Call) -> Result<Outcome, UnknownTool> {
-        let Call { tool, args, cx } = call;
+        let Call { tool, args, said, cx } = call;
         if let Some(backlog) = self.audit.backlog() {
             backlog.await;
         }
@@ -110,8 +153,9 @@ impl Hub {
             record.end("unknown_tool");
             return Err(UnknownTool(tool));
         };
+        record.unredacted = self.rules.policy.unredacted.matches(spec.name.as_str());
         let session = cx.session.clone();
-        let most = self.policy.calls_per_session;
+        let most = self.rules.policy.calls_per_session;
         let Some(_place) = session.enter(most) else {
             let error = ToolError::refused(TooManyCalls { most }).hint("wait for one of them to end");
             return Ok(Outcome::Done(record.failed(error)));
@@ -128,92 +172,61 @@ impl Hub {
             return Ok(Outcome::Done(record.failed(ToolError::internal(AboveMost { tool, wanted, most }))));
         }
 
-        let decision = {
-            let grants = session.grants.lock();
-            let asker = Asker {
-                level: cx.principal.level,
-                read_only: self.policy.read_only || cx.principal.read_only,
-                approved: cx.principal.approved.matches(spec.name.as_str()),
-                always_ask: self.policy.always_ask.matches(spec.name.as_str()),
-                grants: &grants,
-            };
-            self.gate.decide(&asker, provider.origin(), access)
+        let heard = match said.map(|said| self.hear(said, &*provider, &record)).transpose() {
+            Ok(heard) => heard.flatten(),
+            Err(why) => return Ok(Outcome::Done(record.refused(why, None))),
         };
-        Ok(match decision {
-            Decision::Allow(permit) => Outcome::Done(run(intent, permit, cx, record, &self.ending).await),
-            Decision::Ask(question) => {
-                Outcome::Ask(Box::new(Pending { question, intent, cx, record, ending: self.ending.clone() }))
+        let decision = self.rules.decide(&cx.principal, &session, spec.name.as_str(), provider.origin(), &*intent);
+        Ok(match (decision, heard) {
+            (Decision::Refuse(why), _) => Outcome::Done(record.refused(why, None)),
+            (_, Some(Heard { answer: Err(why), code })) => Outcome::Done(self.unanswered(record, why, &code)),
+            (Decision::Allow(permit), _) => Outcome::Done(run(intent, permit, cx, record, &self.ending).await),
+            (Decision::Ask(question), heard) => {
+                let pending = Box::new(Pending::new(question, intent, cx, record, self));
+                match heard {
+                    Some(Heard { answer: Ok(answer), .. }) if !pending.denied() => {
+                        Outcome::Done(pending.settle(answer, By::Client).await)
+                    }
+                    _ => match pending.look() {
+                        Looked::Asks(pending) => Outcome::Ask(pending),
+                        Looked::Ready(ready) => Outcome::Done(ready.run().await),
+                        Looked::Over(refused) => Outcome::Done(refused),
+                    },
+                }
             }
-            Decision::Refuse(why) => Outcome::Done(record.refused(why)),
         })
     }
-}
 
-/// A call that waits for a human's answer. Dropped without one, it did not happen.
-pub struct Pending {
-    pub question: Question,
-    intent: Box<dyn Intent>,
-    cx: CallCx,
-    record: Record,
-    ending: CancellationToken,
-}
-
-impl fmt::Debug for Pending {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pending").field("question", &self.question).field("tool", &self.tool()).finish_non_exhaustive()
-    }
-}
-
-impl Pending {
-    pub fn tool(&self) -> &str {
-        &self.record.row.tool
-    }
-
-    pub fn summary(&self) -> &str {
-        self.record.row.summary.as_deref().unwrap_or_default()
-    }
-
-    pub fn node(&self) -> Option<&NodeName> {
-        self.intent.node()
-    }
-
-    pub fn arguments(&self) -> &Arguments {
-        &self.record.arguments
-    }
-
-    /// The arguments as a human or a record may see them.
-    pub fn shown_arguments(&self) -> Value {
-        serde_json::from_str(&self.record.row.arguments).unwrap_or_default()
-    }
-
-    /// The question was put to someone; this call ends here, and the next one may be answered.
-    pub fn asked(mut self) {
-        self.record.row.decision = Some("asked");
-        self.record.end("waiting");
-    }
-
-    /// Goes on with the answer: runs the call, or refuses it.
-    pub async fn settle(self, answer: Answer) -> Reply {
-        let Self { question, intent, cx, mut record, ending } = self;
-        record.row.how = Some(match answer {
-            Answer::Once => "once",
-            Answer::Session => "session",
-            Answer::No => "no",
-        });
-        let about = question.about.clone();
-        match question.settle(answer) {
-            Ok(permit) => {
-                if answer == Answer::Session {
-                    cx.session.grants.lock().extend(&about);
-                }
-                let session = cx.session.clone();
-                // Its place was given back while the human thought; it is not refused for that now.
-                let _place = session.enter(usize::MAX);
-                run(intent, permit, cx, record, &ending).await
+    /// What a human has answered to an earlier try of this call; none when they have not. What is no answer to a
+    /// question of ours is refused, also where nothing would have been asked.
+    fn hear(&self, said: Said, provider: &dyn Provider, record: &Record) -> Result<Option<Heard>, Why> {
+        match said {
+            Said::Strange if provider.asks() => Ok(None),
+            Said::Strange => Err(Why::Unsolicited),
+            Said::Bad(why) => Err(why),
+            // Only in this mode is a client's word an answer.
+            Said::Answer { .. } if self.approvals.mode != Mode::Ask => Err(Why::Unsolicited),
+            Said::Answer { ticket, heard } => {
+                let code = self.approvals.redeem(&ticket, &record.bound())?;
+                Ok(heard.map(|answer| Heard { answer, code }))
             }
-            Err(why) => record.refused(why),
         }
     }
+
+    /// An answer that was no yes. After a clear no the question is over; otherwise the operator may still allow it.
+    fn unanswered(&self, record: Record, why: Why, code: &Code) -> Reply {
+        if why == Why::Denied {
+            self.approvals.answered(record.session(), &record.call());
+            return record.refused(why, None);
+        }
+        record.refused(why, Some(code))
+    }
+}
+
+/// A human's answer to an earlier try of a call, or why there is none.
+struct Heard {
+    answer: Result<Answer, Why>,
+    code: Code,
 }
 
 /// How long a cancelled write may take to end by itself: a command gets SIGTERM before SIGKILL.
@@ -228,6 +241,7 @@ async fn run(
     ending: &CancellationToken,
 ) -> Reply {
     record.row.decision = Some("allowed");
+    record.row.how = record.row.how.or(permit.how());
     let cancelled = cx.cancel.clone();
     if cancelled.is_cancelled() {
         return record.cancelled();
@@ -257,6 +271,7 @@ async fn run(
     };
     match ended {
         Some(Ok(Ok(reply))) => {
+            let reply = record.shown(reply);
             record.end(if reply.is_error() { "error" } else { "ok" });
             reply
         }

@@ -3,6 +3,7 @@
 //! This crate knows no wire, no database, no process, no file and no environment; those are
 //! given to it as [`provider::Provider`]s, an [`audit::Sink`] and a [`call::Client`].
 
+pub mod approval;
 pub mod arguments;
 pub mod audit;
 pub mod call;

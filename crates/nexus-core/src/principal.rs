@@ -3,9 +3,12 @@
 use std::fmt;
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
+
+use crate::clock;
 
 /// How far a key is trusted. `gate.rs` says what each level means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
@@ -60,6 +63,11 @@ impl PrincipalId {
     pub fn as_str(&self) -> &str {
         &self.name
     }
+
+    /// What tells a key from another of the same name.
+    pub(crate) fn stamp(&self) -> &[u8; 8] {
+        &self.stamp
+    }
 }
 
 impl fmt::Display for PrincipalId {
@@ -79,11 +87,20 @@ pub enum SessionPolicy {
     Lease,
 }
 
+/// A level that holds until then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Raised {
+    pub level: Level,
+    pub until: Timestamp,
+}
+
 /// One who may call.
 #[derive(Clone, Debug)]
 pub struct Principal {
     pub id: PrincipalId,
     pub level: Level,
+    /// A level that holds for a time in place of its own.
+    pub raised: Option<Raised>,
     /// Tools it sees and may call.
     pub allow: Patterns,
     /// Tools it does not, even when allowed.
@@ -100,11 +117,20 @@ impl Principal {
         Self {
             id: PrincipalId::new(name),
             level,
+            raised: None,
             allow: Patterns::all(),
             deny: Patterns::default(),
             approved: Patterns::default(),
             read_only: false,
             session: SessionPolicy::Auto,
+        }
+    }
+
+    /// The level that holds now. A raised one falls back by itself, to the millisecond.
+    pub fn level_now(&self) -> Level {
+        match self.raised {
+            Some(raised) if clock::now() < raised.until => raised.level,
+            _ => self.level,
         }
     }
 

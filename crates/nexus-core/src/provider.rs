@@ -30,6 +30,17 @@ pub enum Own {
     Links,
 }
 
+impl Origin {
+    /// From the words that `Display` gives.
+    pub fn parse(text: &str) -> Option<Self> {
+        if let Some(server) = text.strip_prefix("upstream:") {
+            return Some(Origin::Upstream(ServerName::new(server)));
+        }
+        let own = [Own::BuiltIn, Own::Gate, Own::Agents, Own::Links].map(Origin::Own);
+        own.into_iter().find(|origin| origin.to_string() == text)
+    }
+}
+
 impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -55,6 +66,12 @@ pub trait Provider: Send + Sync {
     /// Moves when `tools` does.
     fn changes(&self) -> watch::Receiver<Revision>;
 
+    /// Whether its tools put questions of their own to the caller, whose answers come with the next try. For all
+    /// others an answer that the gate did not ask for is refused.
+    fn asks(&self) -> bool {
+        false
+    }
+
     /// Checks the arguments. From here on they are valid.
     fn intend(&self, tool: &ToolName, args: &Arguments) -> ToolResult<Box<dyn Intent>>;
 }
@@ -67,6 +84,11 @@ pub trait Intent: Send {
     fn summary(&self) -> String;
 
     fn node(&self) -> Option<&NodeName>;
+
+    /// Must be confirmed whatever was approved before.
+    fn always_asks(&self) -> bool {
+        false
+    }
 
     /// Does it. Uses up the permit, and checks that it covers this access.
     fn run(self: Box<Self>, permit: Permit, cx: CallCx) -> BoxFuture<'static, ToolResult<Reply>>;

@@ -5,7 +5,13 @@ use std::fmt;
 
 mod ahead;
 mod assigned;
+mod clue;
+mod fields;
 mod kept;
+mod lines;
+mod names;
+mod output;
+mod own;
 mod scan;
 mod schema;
 mod shapes;
@@ -14,6 +20,9 @@ mod tests;
 mod value;
 
 pub use kept::arguments;
+pub(crate) use names::names_a_secret;
+pub use output::{json, own_values_of_reply, reply};
+pub use own::{can_be_learnt, learn, own_values};
 pub(crate) use schema::secret_fields;
 
 use scan::{End, Scan};
@@ -21,17 +30,18 @@ use scan::{End, Scan};
 /// What stands where a secret was.
 pub const HIDDEN: &str = "[redacted]";
 
-/// The text with whatever looks like a secret hidden: tokens of known shapes, private key blocks, passwords in
-/// URLs and on command lines, and the values of headers, variables, options and fields with telling names.
+/// The text with whatever looks like a secret hidden: the hub's own secrets by their values, tokens of known shapes,
+/// private key blocks, passwords in URLs and on command lines, and the values of headers, variables, options and
+/// fields with telling names.
 ///
 /// One pass, linear in the text whatever it holds; what is already hidden stays as it is.
 pub fn text(text: &str) -> Cow<'_, str> {
-    Scan::new(text, End::Whole).run()
+    own::with(|own| Scan::new(text, End::Whole, own).run())
 }
 
 /// The same for a text whose end was cut off, perhaps in the middle of a secret.
 pub fn beginning(text: &str) -> Cow<'_, str> {
-    Scan::new(text, End::Cut).run()
+    own::with(|own| Scan::new(text, End::Cut, own).run())
 }
 
 /// A URL that prints without its credentials.
@@ -54,57 +64,4 @@ impl fmt::Debug for SafeUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
-}
-
-/// `max_tokens` counts, `token_env` names: neither is a secret, but hiding one too many is harmless.
-pub(crate) fn names_a_secret(name: &str) -> bool {
-    let bytes = name.as_bytes();
-    (0..bytes.len()).any(|at| secret_word(&bytes[at..]).is_some())
-}
-
-/// How far the secret reaches that a name announces.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Reach {
-    Word,
-    /// After a colon, all that is left of the line: `Authorization: Digest a, b`, `Cookie: a=b; c=d`.
-    Line,
-}
-
-/// Parts of the names of fields, variables and options that hold secrets. `secret_word` knows how
-/// they begin.
-const SECRET_WORDS: &[(&str, Reach)] = &[
-    ("password", Reach::Word),
-    ("passwd", Reach::Word),
-    ("passcode", Reach::Word),
-    ("passphrase", Reach::Line),
-    ("secret", Reach::Word),
-    ("token", Reach::Word),
-    ("apikey", Reach::Word),
-    ("api_key", Reach::Word),
-    ("api-key", Reach::Word),
-    ("access_key", Reach::Word),
-    ("access-key", Reach::Word),
-    ("accesskey", Reach::Word),
-    ("private_key", Reach::Word),
-    ("private-key", Reach::Word),
-    ("privatekey", Reach::Word),
-    ("authorization", Reach::Line),
-    ("cookie", Reach::Line),
-    ("mysql_pwd", Reach::Word),
-];
-
-/// The one of [`SECRET_WORDS`] these bytes begin with, whatever its case.
-fn secret_word(bytes: &[u8]) -> Option<Reach> {
-    let [first, second, ..] = bytes else { return None };
-    if !matches!((first | 0x20, second | 0x20), (b'p', b'a' | b'r') | (b's', b'e') | (b't' | b'c', b'o'))
-        && !matches!((first | 0x20, second | 0x20), (b'a', b'p' | b'c' | b'u') | (b'm', b'y'))
-    {
-        return None;
-    }
-    SECRET_WORDS.iter().find(|(word, _)| begins(bytes, word)).map(|(_, reach)| *reach)
-}
-
-/// Whether the bytes begin with the word, whatever its case.
-fn begins(bytes: &[u8], word: &str) -> bool {
-    bytes.get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word.as_bytes()))
 }

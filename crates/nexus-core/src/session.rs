@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use jiff::Timestamp;
 use parking_lot::Mutex;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use uuid::Uuid;
 
 use crate::clock;
@@ -40,6 +41,10 @@ impl Transport {
             Transport::Sse => "sse",
         }
     }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        [Transport::Stdio, Transport::Http, Transport::Sse].into_iter().find(|transport| transport.as_str() == text)
+    }
 }
 
 /// Which of the two kinds of protocol a call speaks.
@@ -58,6 +63,10 @@ impl Era {
             Era::Modern => "modern",
         }
     }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        [Era::Legacy, Era::Modern].into_iter().find(|era| era.as_str() == text)
+    }
 }
 
 /// State shared by the calls of one session.
@@ -68,9 +77,12 @@ pub struct Session {
     pub transport: Transport,
     pub started: Timestamp,
     pub grants: Mutex<Grants>,
+    /// One question at a time: the answer to the first may answer the rest.
+    asking: Semaphore,
     client: OnceLock<Arc<str>>,
     in_flight: AtomicUsize,
     listening: AtomicUsize,
+    queued: AtomicUsize,
     active_ms: AtomicI64,
 }
 
@@ -89,9 +101,11 @@ impl Session {
             transport,
             started,
             grants: Mutex::default(),
+            asking: Semaphore::new(1),
             client: OnceLock::new(),
             in_flight: AtomicUsize::new(0),
             listening: AtomicUsize::new(0),
+            queued: AtomicUsize::new(0),
             active_ms: AtomicI64::new(clock::monotonic_ms()),
         }
     }
@@ -122,6 +136,16 @@ impl Session {
     /// Takes one of the session's places for a subscription, if one is free.
     pub fn listen(&self, most: usize) -> Option<Place<'_>> {
         take_place(&self.listening, self, most)
+    }
+
+    /// Takes one of the session's places for a call that waits for a human, if one is free.
+    pub fn queue(&self, most: usize) -> Option<Place<'_>> {
+        take_place(&self.queued, self, most)
+    }
+
+    /// Comes back when no other question of this session is being put. None: never.
+    pub async fn turn_to_ask(&self) -> Option<SemaphorePermit<'_>> {
+        self.asking.acquire().await.ok()
     }
 
     /// Calls that are running now.

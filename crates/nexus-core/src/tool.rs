@@ -67,6 +67,11 @@ pub trait Tool<E>: DeserializeOwned + JsonSchema + Send + 'static {
         None
     }
 
+    /// This call must be confirmed whatever was approved before.
+    fn always_asks(&self) -> bool {
+        false
+    }
+
     /// A reply may have its own text; otherwise it is the compact JSON.
     fn text(_reply: &Self::Reply) -> Option<String> {
         None
@@ -306,6 +311,10 @@ impl<E: Send + Sync + 'static, T: Tool<E>> Intent for Ready<E, T> {
 
     fn node(&self) -> Option<&NodeName> {
         self.tool.node()
+    }
+
+    fn always_asks(&self) -> bool {
+        self.tool.always_asks()
     }
 
     fn run(self: Box<Self>, permit: Permit, cx: CallCx) -> BoxFuture<'static, ToolResult<Reply>> {

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on should stop where it is")]
 
+#[path = "path/approving.rs"]
+mod approving;
 #[path = "path/bench.rs"]
 mod bench;
 
@@ -13,7 +15,7 @@ use futures_util::future::BoxFuture;
 use nexus_core::arguments::Arguments;
 use nexus_core::audit::{NotRecorded, Row, Sink};
 use nexus_core::call::{Call, CallCx};
-use nexus_core::gate::{About, Answer};
+use nexus_core::gate::{About, Answer, By};
 use nexus_core::hub::{Hub, Outcome, Policy};
 use nexus_core::prelude::*;
 use nexus_core::principal::{Level, Patterns, Principal};
@@ -44,7 +46,7 @@ async fn an_allowed_write_is_recorded_before_it_runs_and_after() {
     let bench = Bench::new(Level::Yolo);
     assert!(!bench.reply("change", json!({ "to": 1, "password": "hunter2" })).await.is_error());
     assert_eq!(bench.ran(), 1);
-    assert_eq!(bench.rows(), ["begun change allowed - -", "call change allowed - ok"]);
+    assert_eq!(bench.rows(), ["begun change allowed yolo -", "call change allowed yolo ok"]);
     let rows = bench.kept.rows.lock().clone();
     let calls: Vec<_> = rows.iter().map(|row| row.call.as_ref().unwrap()).collect();
     assert_eq!(calls[0].id, calls[1].id);
@@ -60,55 +62,57 @@ async fn a_question_settled_once_runs_that_call_and_the_next_one_asks_again() {
     let pending = bench.question("change").await;
     assert_eq!((pending.question.about.clone(), bench.ran()), (About::ApproveWrites, 0));
     assert_eq!((pending.tool(), pending.summary()), ("change", "use change"));
-    assert!(!pending.settle(Answer::Once).await.is_error());
+    assert!(!pending.settle(Answer::Once, By::Client).await.is_error());
     assert_eq!(bench.ran(), 1);
-    assert_eq!(bench.rows(), ["begun change allowed once -", "call change allowed once ok"]);
-    bench.question("change").await.asked();
+    assert_eq!(bench.rows(), ["begun change allowed elicited_once -", "call change allowed elicited_once ok"]);
+    bench.question("change").await.asked("chat");
 }
 
 #[tokio::test]
 async fn a_question_settled_for_the_session_frees_its_later_writes() {
     let bench = Bench::new(Level::Trusted);
-    bench.question("change").await.settle(Answer::Session).await;
+    bench.question("change").await.settle(Answer::Session, By::Client).await;
     assert!(!bench.reply("change", json!({})).await.is_error());
     assert_eq!(bench.ran(), 2);
     let rows = bench.rows();
-    assert_eq!(rows[..2], ["begun change allowed session -", "call change allowed session ok"]);
-    assert_eq!(rows[2..], ["begun change allowed - -", "call change allowed - ok"]);
+    assert_eq!(rows[0], "approved");
+    assert_eq!(rows[1..3], ["begun change allowed elicited_session -", "call change allowed elicited_session ok"]);
+    assert_eq!(rows[3..], ["begun change allowed session -", "call change allowed session ok"]);
     // Another session has to be asked itself.
     let other = Session::open(SessionKey::Stdio, Transport::Stdio);
     let cx = CallCx { session: Arc::new(other), ..bench.cx.clone() };
-    let call = Call { tool: "change".to_owned(), args: Arguments::none(), cx };
+    let call = Call { tool: "change".to_owned(), args: Arguments::none(), said: None, cx };
     assert!(matches!(bench.hub.call(call).await, Ok(Outcome::Ask(_))));
 }
 
 #[tokio::test]
 async fn a_question_answered_with_no_is_a_refusal() {
     let bench = Bench::new(Level::Trusted);
-    let reply = bench.question("change").await.settle(Answer::No).await;
+    let reply = bench.question("change").await.settle(Answer::No, By::Client).await;
     assert!(reply.is_error() && reply.text().contains("the operator said no"));
     assert_eq!((bench.ran(), bench.rows()), (0, vec!["call change refused denied refused".to_owned()]));
-    bench.question("change").await.asked();
+    bench.question("change").await.asked("chat");
 }
 
 #[tokio::test]
 async fn a_question_that_was_passed_on_or_forgotten_did_not_run() {
     let bench = Bench::new(Level::Trusted);
-    bench.question("change").await.asked();
+    bench.question("change").await.asked("chat");
     drop(bench.question("change").await);
     assert_eq!((bench.ran(), bench.cx.session.in_flight()), (0, 0));
-    assert_eq!(bench.rows(), ["call change asked - waiting", "call change - - abandoned"]);
+    assert_eq!(bench.rows(), ["call change asked chat waiting", "call change - - abandoned"]);
 }
 
 #[tokio::test]
-async fn a_confirmation_for_the_session_is_for_its_call_alone() {
+async fn a_confirmation_is_for_its_call_alone() {
     let always_ask = Patterns::parse(["chan*".to_owned()]).unwrap();
     let policy = Policy { always_ask, ..Policy::default() };
     let bench = Bench::with(Principal::new("tester", Level::Trusted), policy, Kept::default());
     let pending = bench.question("change").await;
     assert_eq!(pending.question.about, About::ConfirmCall);
-    assert!(!pending.settle(Answer::Session).await.is_error());
-    bench.question("change").await.asked();
+    assert!(pending.settle(Answer::Session, By::Client).await.is_error(), "it was not offered");
+    assert!(!bench.question("change").await.settle(Answer::Once, By::Client).await.is_error());
+    bench.question("change").await.asked("chat");
 }
 
 #[tokio::test]
@@ -179,7 +183,7 @@ async fn a_cancelled_call_ends_and_is_recorded_as_that() {
     let (reply, ()) = tokio::join!(bench.reply("dig", json!({})), cancelling);
     assert!(reply.is_error());
     assert_eq!(bench.cx.session.in_flight(), 0);
-    assert_eq!(bench.rows(), ["begun dig allowed - -", "call dig allowed - cancelled"]);
+    assert_eq!(bench.rows(), ["begun dig allowed yolo -", "call dig allowed yolo cancelled"]);
 }
 
 #[tokio::test]
@@ -201,7 +205,7 @@ async fn a_call_that_is_dropped_is_recorded_as_abandoned() {
     }
     drop(dropped);
     assert_eq!(bench.cx.session.in_flight(), 0);
-    assert_eq!(bench.rows(), ["begun dig allowed - -", "call dig allowed - abandoned"]);
+    assert_eq!(bench.rows(), ["begun dig allowed yolo -", "call dig allowed yolo abandoned"]);
 }
 
 #[tokio::test]
@@ -269,7 +273,7 @@ async fn a_full_journal_is_waited_for_before_anything_else() {
     let full = Arc::new(Full::default());
     let bench = Bench::new(Level::Trusted);
     let hub = Hub::new(bench.hub.catalogue.clone(), full.clone(), Policy::default());
-    let call = Call { tool: "look".to_owned(), args: Arguments::none(), cx: bench.cx.clone() };
+    let call = Call { tool: "look".to_owned(), args: Arguments::none(), said: None, cx: bench.cx.clone() };
     let mut calling = Box::pin(hub.call(call));
     assert!((&mut calling).now_or_never().is_none());
     assert_eq!(bench.ran(), 0);

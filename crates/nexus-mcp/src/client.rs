@@ -35,6 +35,28 @@ pub enum ClientError {
     Nonsense(String),
 }
 
+/// Who sits before the client, if anyone does.
+pub trait Person: Send {
+    /// What a tool says while it runs.
+    fn hears(&mut self, message: &str);
+
+    /// Puts a form (the parameters of `elicitation/create`), and gives the result of that request.
+    fn asked(&mut self, form: &Value) -> Value {
+        let _ = form;
+        json!({ "action": "cancel" })
+    }
+}
+
+/// A person who is not there.
+struct Nobody;
+
+impl Person for Nobody {
+    fn hears(&mut self, _: &str) {}
+}
+
+/// Rounds of questions one call may take.
+const MOST_ROUNDS: usize = 8;
+
 /// A hub to talk to.
 pub struct Client {
     address: String,
@@ -43,6 +65,8 @@ pub struct Client {
     tasks: Tasks,
     /// Set when the hub speaks only the old era.
     session: Option<String>,
+    /// What the client says it can do.
+    capabilities: Value,
 }
 
 impl fmt::Debug for Client {
@@ -52,12 +76,14 @@ impl fmt::Debug for Client {
 }
 
 impl Client {
-    /// Finds out which era the hub speaks; the new one if it has the choice.
-    pub async fn connect(url: &str, key: &str, tasks: Tasks) -> Result<Self, ClientError> {
+    /// Finds out which era the hub speaks; the new one if it has the choice. `asks`: there is somebody to ask.
+    pub async fn connect(url: &str, key: &str, tasks: Tasks, asks: bool) -> Result<Self, ClientError> {
         let bad = || ClientError::BadUrl(url.to_owned());
         let (address, path) = url.strip_prefix("http://").and_then(|rest| rest.split_once('/')).ok_or_else(bad)?;
-        let client = Self { address: address.into(), path: format!("/{path}"), key: key.into(), tasks, session: None };
-        match client.request("server/discover", json!({}), &mut |_| {}).await {
+        let capabilities = if asks { json!({ "elicitation": { "form": {} } }) } else { json!({}) };
+        let (address, path) = (address.into(), format!("/{path}"));
+        let client = Self { address, path, key: key.into(), tasks, session: None, capabilities };
+        match client.request("server/discover", json!({}), &mut Nobody).await {
             Ok(_) => Ok(client),
             Err(ClientError::Rpc { code: -32022, .. }) => client.initialize().await,
             Err(error) => Err(error),
@@ -66,37 +92,39 @@ impl Client {
 
     /// The tools, as the hub lists them.
     pub async fn tools(&self) -> Result<Vec<Value>, ClientError> {
-        let mut listed = self.request("tools/list", json!({}), &mut |_| {}).await?;
+        let mut listed = self.request("tools/list", json!({}), &mut Nobody).await?;
         match listed["tools"].take() {
             Value::Array(tools) => Ok(tools),
             _ => Err(ClientError::Nonsense("no list of tools".into())),
         }
     }
 
-    /// Calls a tool and gives its whole result. `progress` hears what the tool says meanwhile.
-    pub async fn call(
-        &self,
-        tool: &str,
-        arguments: &Value,
-        progress: &mut (dyn FnMut(&str) + Send),
-    ) -> Result<Value, ClientError> {
+    /// Calls a tool and gives its whole result, after as many questions as it takes.
+    pub async fn call(&self, tool: &str, arguments: &Value, person: &mut dyn Person) -> Result<Value, ClientError> {
         let params = json!({ "name": tool, "arguments": arguments, "_meta": { "progressToken": 1 } });
-        let mut on_notice = |notice: &Value| {
-            if notice["method"] == "notifications/progress"
-                && let Some(message) = notice["params"]["message"].as_str()
-            {
-                progress(message);
+        let mut result = self.request("tools/call", params.clone(), person).await?;
+        for _ in 0..MOST_ROUNDS {
+            if result["resultType"] != "input_required" {
+                break;
             }
-        };
-        self.request("tools/call", params, &mut on_notice).await
+            let mut again = params.clone();
+            for (name, question) in result["inputRequests"].as_object().into_iter().flatten() {
+                if question["method"] == "elicitation/create" {
+                    again["inputResponses"][name] = person.asked(&question["params"]);
+                }
+            }
+            again["requestState"] = result["requestState"].take();
+            result = self.request("tools/call", again, person).await?;
+        }
+        Ok(result)
     }
 
     async fn initialize(mut self) -> Result<Self, ClientError> {
-        let hello = json!({ "protocolVersion": LEGACY[0], "capabilities": {}, "clientInfo": { "name": "nexus-cli", "version": env!("CARGO_PKG_VERSION") } });
+        let hello = json!({ "protocolVersion": LEGACY[0], "capabilities": self.capabilities, "clientInfo": { "name": "nexus-cli", "version": env!("CARGO_PKG_VERSION") } });
         let body = json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello });
         let response = self.send(&body, "initialize", None).await?;
         self.session = response.headers().get("mcp-session-id").and_then(|id| id.to_str().ok()).map(str::to_owned);
-        answer_of(response, &mut |_| {}).await?;
+        self.answer_of(response, &mut Nobody).await?;
         let ready = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
         self.send(&ready, "notifications/initialized", None).await?;
         Ok(self)
@@ -106,18 +134,18 @@ impl Client {
         &self,
         method: &str,
         mut params: Value,
-        on_notice: &mut (dyn FnMut(&Value) + Send),
+        person: &mut dyn Person,
     ) -> Result<Value, ClientError> {
         if self.session.is_none() {
             params["_meta"]["io.modelcontextprotocol/protocolVersion"] = MODERN.into();
-            params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = json!({});
+            params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = self.capabilities.clone();
             params["_meta"]["io.modelcontextprotocol/clientInfo"] =
                 json!({ "name": "nexus-cli", "version": env!("CARGO_PKG_VERSION") });
         }
         let name = params["name"].as_str().map(str::to_owned);
         let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
         let response = self.send(&body, method, name.as_deref()).await?;
-        answer_of(response, on_notice).await
+        self.answer_of(response, person).await
     }
 
     async fn send(
@@ -155,36 +183,56 @@ impl Client {
             _ => Ok(response),
         }
     }
-}
 
-/// The answer in a response: one JSON document, or the last message of a stream of them.
-async fn answer_of(
-    response: hyper::Response<hyper::body::Incoming>,
-    on_notice: &mut (dyn FnMut(&Value) + Send),
-) -> Result<Value, ClientError> {
-    let status = response.status();
-    let kind = response.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-    let streamed = kind.starts_with("text/event-stream");
-    let mut body = response.into_body();
-    let mut unread = Vec::new();
-    while let Some(frame) = body.frame().await {
-        if let Ok(data) = frame?.into_data() {
-            unread.extend_from_slice(&data);
+    /// The answer in a response: one JSON document, or the last message of a stream of them.
+    async fn answer_of(
+        &self,
+        response: hyper::Response<hyper::body::Incoming>,
+        person: &mut dyn Person,
+    ) -> Result<Value, ClientError> {
+        let status = response.status();
+        let kind = response.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+        let streamed = kind.starts_with("text/event-stream");
+        let mut body = response.into_body();
+        let mut unread = Vec::new();
+        while let Some(frame) = body.frame().await {
+            if let Ok(data) = frame?.into_data() {
+                unread.extend_from_slice(&data);
+            }
+            if unread.len() > LARGEST_ANSWER {
+                return Err(ClientError::Nonsense("it is too long".into()));
+            }
+            while streamed && let Some(message) = next_event(&mut unread) {
+                match serde_json::from_str::<Value>(&message) {
+                    Ok(message) if message.get("method").is_some() => self.told(&message, person).await?,
+                    Ok(message) => return result_of(message),
+                    Err(error) => return Err(ClientError::Nonsense(error.to_string())),
+                }
+            }
         }
-        if unread.len() > LARGEST_ANSWER {
-            return Err(ClientError::Nonsense("it is too long".into()));
-        }
-        while streamed && let Some(message) = next_event(&mut unread) {
-            match serde_json::from_str::<Value>(&message) {
-                Ok(message) if message.get("method").is_some() => on_notice(&message),
-                Ok(message) => return result_of(message),
-                Err(error) => return Err(ClientError::Nonsense(error.to_string())),
+        match serde_json::from_slice(&unread) {
+            Ok(message) => result_of(message),
+            Err(_) => {
+                Err(ClientError::Http { status, body: String::from_utf8_lossy(&unread).chars().take(300).collect() })
             }
         }
     }
-    match serde_json::from_slice(&unread) {
-        Ok(message) => result_of(message),
-        Err(_) => Err(ClientError::Http { status, body: String::from_utf8_lossy(&unread).chars().take(300).collect() }),
+
+    /// A notification, or in the old era a question.
+    async fn told(&self, message: &Value, person: &mut dyn Person) -> Result<(), ClientError> {
+        if message["method"] == "notifications/progress"
+            && let Some(words) = message["params"]["message"].as_str()
+        {
+            person.hears(words);
+        }
+        let Some(id) = message.get("id") else { return Ok(()) };
+        let answer = if message["method"] == "elicitation/create" {
+            json!({ "jsonrpc": "2.0", "id": id, "result": person.asked(&message["params"]) })
+        } else {
+            let error = json!({ "code": -32601, "message": "this client has no such method" });
+            json!({ "jsonrpc": "2.0", "id": id, "error": error })
+        };
+        self.send(&answer, "", None).await.map(drop)
     }
 }
 

@@ -25,6 +25,7 @@ use nexus_core::session::Era;
 use nexus_core::tool::{Access, BadTool, Definition, Family, NotCovered, ToolSpec};
 
 use crate::exchange::{AskError, Exchange};
+use crate::seal::Seal;
 use crate::server::Extras;
 use crate::wire::{INTERNAL_ERROR, Params, RpcError};
 
@@ -34,9 +35,6 @@ mod ordinary;
 mod prompts;
 mod resources;
 mod rounds;
-mod seal;
-
-use seal::Seal;
 
 /// The tables of contents.
 const TABLES: [&[Fixture]; 3] = [content::TOOLS, asking::TOOLS, rounds::TOOLS];
@@ -249,6 +247,10 @@ impl Provider for Fixtures {
 
     fn changes(&self) -> watch::Receiver<Revision> {
         self.shared.tools.subscribe()
+    }
+
+    fn asks(&self) -> bool {
+        true
     }
 
     fn intend(&self, tool: &ToolName, args: &Arguments) -> ToolResult<Box<dyn Intent>> {

@@ -101,6 +101,12 @@ impl Capabilities {
     pub fn has(&self, name: &str) -> bool {
         self.0.as_ref().and_then(|said| said.get(name)).is_some_and(Value::is_object)
     }
+
+    /// Whether it can put a form to a human. Nothing said about the kind means forms, as in the first version.
+    pub fn elicits(&self) -> bool {
+        let kinds = self.0.as_ref().and_then(|said| said.get("elicitation")).and_then(Value::as_object);
+        kinds.is_some_and(|kinds| kinds.contains_key("form") || !kinds.contains_key("url"))
+    }
 }
 
 /// One request and everything it may use while it is answered.
@@ -197,7 +203,7 @@ impl Exchange {
         let id = RequestId::number(self.peer.asked.fetch_add(1, Ordering::Relaxed) + 1);
         let (answer, answered) = oneshot::channel();
         self.peer.waiting.lock().insert(id.clone(), answer);
-        let forget = Forget { peer: &self.peer, id: &id };
+        let forget = Forget { exchange: self, id: &id };
         if self.outbox.send(wire::request(&id, method, &params.to_string())).await.is_err() {
             return Err(AskError::Gone);
         }
@@ -219,15 +225,19 @@ impl Exchange {
     }
 }
 
-/// Removes a question nobody waits for any more.
+/// Removes a question nobody waits for any more, and tells the client so: it may take its dialogue away.
 struct Forget<'a> {
-    peer: &'a Peer,
+    exchange: &'a Exchange,
     id: &'a RequestId,
 }
 
 impl Drop for Forget<'_> {
     fn drop(&mut self) {
-        self.peer.waiting.lock().remove(self.id);
+        let unanswered = self.exchange.peer.waiting.lock().remove(self.id).is_some();
+        if unanswered {
+            let params = format!(r#"{{"requestId":{},"reason":"no longer needed"}}"#, self.id.as_json());
+            let _ = self.exchange.outbox.try_send(wire::notification("notifications/cancelled", &params));
+        }
     }
 }
 

@@ -4,10 +4,12 @@
 //! [`server::Server`] within an [`exchange::Exchange`], and leaves as JSON text. Nothing
 //! outside this crate knows how a message arrives.
 
+mod asking;
 pub mod client;
 pub mod conformance;
 pub mod exchange;
 pub mod front;
+mod seal;
 pub mod server;
 pub mod version;
 pub mod wire;

@@ -13,11 +13,12 @@ use tokio_util::sync::CancellationToken;
 use nexus_core::arguments::Arguments;
 use nexus_core::call::{Call, CallCx};
 use nexus_core::clock;
-use nexus_core::hub::{Hub, Outcome, Pending};
+use nexus_core::hub::{Hub, Outcome};
 use nexus_core::provider::Revision;
 use nexus_core::reply::Reply;
 use nexus_core::session::Era;
 
+use crate::asking::{Asking, PATIENCE};
 use crate::exchange::{Capabilities, Exchange};
 use crate::version::{self, MODERN, Protocol};
 use crate::wire::{INTERNAL_ERROR, MISSING_CAPABILITY, Params, Request, RpcError, UNSUPPORTED_VERSION, quoted};
@@ -34,6 +35,7 @@ pub struct Server {
     pub protocol: Protocol,
     /// Cancelled when the hub is to end; streams that would go on for ever end with it.
     pub closing: CancellationToken,
+    asking: Asking,
     extras: Option<Arc<dyn Extras>>,
     version: &'static str,
     /// `"_meta":{…serverInfo…}`, which modern results carry.
@@ -65,7 +67,8 @@ pub trait Extras: Send + Sync {
 
 /// What every client is told at the start. Short: it is paid for in every conversation.
 const INSTRUCTIONS: &str = "Nexus is the one gate to this homelab. Reads are free. A write may wait for the operator: \
-then the result says `approval_required`, nothing has happened yet, and `how` says what to do. Everything is recorded. \
+they are asked, or the result says `approval_required`, nothing has happened yet, and `how` says what to do. A no is \
+final: do not look for another way. `revoke_writes` locks again when you are done. Everything is recorded. \
 Long output is cut in the middle; `read_output` reads on from its cursor.";
 
 impl Server {
@@ -77,7 +80,8 @@ impl Server {
         extras: Option<Arc<dyn Extras>>,
     ) -> Self {
         let identity = format!(r#""_meta":{{"io.modelcontextprotocol/serverInfo":{}}}"#, server_info(version)).into();
-        Self { hub, protocol, closing, extras, version, identity }
+        let asking = Asking::new(hub.approvals.clone(), closing.clone(), PATIENCE);
+        Self { hub, protocol, closing, asking, extras, version, identity }
     }
 
     /// The result of a request as JSON text.
@@ -104,6 +108,7 @@ impl Server {
         let call = Call {
             tool: tool.clone().into_owned(),
             args,
+            said: self.asking.said(params, exchange.era),
             cx: CallCx {
                 id: clock::new_id(),
                 principal: exchange.principal.clone(),
@@ -116,7 +121,7 @@ impl Server {
         };
         let reply = match self.hub.call(call).await {
             Ok(Outcome::Done(reply)) => reply,
-            Ok(Outcome::Ask(pending)) => waiting(*pending),
+            Ok(Outcome::Ask(pending)) => self.asking.ask(pending, &exchange).await,
             Err(unknown) => {
                 let unknown = nexus_core::text::cut(&unknown.0, 100).into_owned();
                 return Err(RpcError::invalid_params(format!("unknown tool: {unknown}")).with_status(200));
@@ -322,29 +327,6 @@ async fn moved(changes: &mut Option<watch::Receiver<Revision>>) -> bool {
         Some(changes) => changes.changed().await.is_ok(),
         None => std::future::pending().await,
     }
-}
-
-/// The reply to a write that nobody has approved: it did not run.
-fn waiting(pending: Pending) -> Reply {
-    let code = clock::new_id().simple().to_string()[20..28].to_owned();
-    let tool = pending.tool().to_owned();
-    let how = format!(
-        "Nothing has happened yet. Tell the operator what you want to do and why. They can allow it in advance: a key in nexus.yaml \
-         with `approved: [{tool}]`, or one made by `nexus key new NAME --level yolo`. With that key, call again."
-    );
-    let body = json!({
-        "status": "approval_required",
-        "action": {
-            "tool": tool,
-            "node": pending.node().map_or("local", |node| node.as_str()),
-            "summary": pending.summary(),
-            "arguments": pending.shown_arguments(),
-        },
-        "code": code,
-        "how": how,
-    });
-    pending.asked();
-    Reply::error_body(&body)
 }
 
 /// A tool needs something of the client that it did not offer.

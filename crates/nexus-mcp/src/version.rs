@@ -8,6 +8,9 @@ pub const LEGACY: [&str; 4] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-1
 /// The version in which every request stands alone.
 pub const MODERN: &str = "2026-07-28";
 
+/// The first version whose clients can be asked to put a question to a human.
+pub const FIRST_WITH_ELICITATION: &str = "2025-06-18";
+
 /// The last version whose peers may send several messages in one JSON array.
 pub const LAST_WITH_BATCHES: &str = "2025-03-26";
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use nexus_core::approval::Mode;
 use nexus_core::name::NodeName;
 use nexus_core::{ToolError, ToolResult};
 use thiserror::Error;
@@ -45,6 +46,8 @@ pub struct Settings {
     pub data_dir: Option<PathBuf>,
     /// The hub refuses every write, whatever the key says.
     pub read_only: bool,
+    /// How a human is asked about a write.
+    pub approval: Mode,
 }
 
 impl Default for Settings {
@@ -60,6 +63,7 @@ impl Default for Settings {
             home: None,
             data_dir: None,
             read_only: false,
+            approval: Mode::Ask,
         }
     }
 }

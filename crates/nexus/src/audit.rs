@@ -1,5 +1,11 @@
 //! The journal: takes audit rows from everywhere and writes them to the store, many in one commit.
 
+pub mod alive;
+pub mod configuration;
+pub mod loki;
+pub mod upkeep;
+
+use std::collections::HashSet;
 use std::fmt;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -10,14 +16,16 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::error;
+use uuid::Uuid;
 
-use nexus_core::Chain;
 use nexus_core::audit::{NotRecorded, Row, Sink};
 use nexus_core::tasks::panic_text;
 
-use crate::store::Store;
+use crate::store::{Store, StoreError};
+use crate::store::chain::{Appended, Chain, Mark};
 
 /// Unwritten rows, and their bytes, at which callers are made to wait for the store.
 const HIGH_WATER: usize = 8_192;
@@ -30,12 +38,16 @@ const GATHER: Duration = Duration::from_millis(50);
 const BATCH: usize = 2_048;
 /// How often a store that refuses is tried again; a write tries it at once.
 const RETRY: Duration = Duration::from_secs(1);
+/// A store that takes longer for a batch is taken for one that refuses.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 #[derive(Default)]
 pub struct Journal {
     queue: Mutex<Queue>,
     posted: Notify,
     written: Notify,
+    /// Wakes the one who ships.
+    shipping: Notify,
     rows: AtomicU64,
     lost: AtomicU64,
 }
@@ -46,6 +58,8 @@ struct Queue {
     bytes: usize,
     /// Some row has somebody waiting for it.
     hurry: bool,
+    /// Rows that vouch for what is pruned with them.
+    cuts: Vec<Vouched>,
     /// Rows taken out and not yet written.
     in_hand: usize,
     /// The store refused the last batch: callers are not made to wait for it.
@@ -58,6 +72,21 @@ struct Queued {
     row: Row,
     /// Who waits until it is safe. Told with its batch, whatever comes behind it.
     waiting: Option<Waiting>,
+}
+
+/// Rows that are written together with the marks they vouch for.
+struct Vouched {
+    rows: Vec<Row>,
+    marks: Vec<Mark>,
+    waiting: Waiting,
+}
+
+/// What the writing has of its own: the chain, and the rows of a batch of which it is not known whether they
+/// were written.
+struct Pen<'a> {
+    store: &'a Store,
+    chain: &'a mut Chain,
+    doubtful: HashSet<Uuid>,
 }
 
 type Waiting = oneshot::Sender<Result<(), NotRecorded>>;
@@ -94,8 +123,14 @@ impl Journal {
         self.queue.lock().failing
     }
 
-    /// Writes until told to stop, then writes what is left.
-    pub async fn write_to(self: Arc<Self>, store: Store, stop: CancellationToken) {
+    /// Rows were written since the last call; comes back at once if there were any in between.
+    pub async fn written(&self) {
+        self.shipping.notified().await;
+    }
+
+    /// Writes until told to stop, then writes what is left and closes the chain.
+    pub async fn write_to(self: Arc<Self>, store: Store, mut chain: Chain, stop: CancellationToken) {
+        let mut pen = Pen { store: &store, chain: &mut chain, doubtful: HashSet::new() };
         while !stop.is_cancelled() {
             let retry = async {
                 match self.is_failing() {
@@ -109,16 +144,21 @@ impl Journal {
                 () = stop.cancelled() => {}
             }
             self.gather(&stop).await;
-            while self.write_batch(&store).await {}
+            self.write_cuts(&mut pen).await;
+            while self.write_batch(&mut pen).await {}
         }
-        while self.write_batch(&store).await {}
-        let left = {
+        while self.write_batch(&mut pen).await {}
+        let (left, cuts) = {
             let mut queue = self.queue.lock();
             queue.closed = true;
-            std::mem::take(&mut queue.rows)
+            (std::mem::take(&mut queue.rows), std::mem::take(&mut queue.cuts))
         };
-        tell(left.into_iter().filter_map(|queued| queued.waiting), &Err(NotRecorded("the hub is ending".to_owned())));
+        let waiting = left.into_iter().filter_map(|queued| queued.waiting).chain(cuts.into_iter().map(|cut| cut.waiting));
+        tell(waiting, &Err(NotRecorded("the hub is ending".to_owned())));
         self.written.notify_waiters();
+        if let Err(error) = store.close_chain(&chain.id).await {
+            error!("the chain of audit rows was not closed: {}", nexus_core::Chain(&error));
+        }
     }
 
     /// Lets rows come together, unless somebody waits for one of them.
@@ -136,32 +176,72 @@ impl Journal {
     }
 
     /// One commit. True: there may be more to write.
-    async fn write_batch(&self, store: &Store) -> bool {
+    async fn write_batch(&self, pen: &mut Pen<'_>) -> bool {
         let (rows, waiting) = self.take_batch();
         if rows.is_empty() {
             return false;
         }
-        let appended = match AssertUnwindSafe(store.append(&rows)).catch_unwind().await {
-            Ok(appended) => appended.map_err(|error| Chain(&error).to_string()),
-            Err(panic) => Err(format!("a panic: {}", panic_text(&*panic))),
-        };
+        let appended = appended(pen.store.append(pen.chain, &rows)).await;
         let written = appended.is_ok();
         match appended {
-            Ok(()) => {
+            Ok(Appended::Written) => {
                 self.rows.fetch_add(rows.len() as u64, Ordering::Relaxed);
+                pen.doubtful.clear();
                 let mut queue = self.queue.lock();
                 (queue.failing, queue.in_hand) = (false, 0);
                 drop(queue);
                 tell(waiting.into_iter().flatten(), &Ok(()));
+                self.shipping.notify_one();
+            }
+            Ok(Appended::Earlier) => {
+                self.rows.fetch_add(pen.doubtful.len() as u64, Ordering::Relaxed);
+                self.put_back_but(rows, waiting, &std::mem::take(&mut pen.doubtful));
             }
             Err(reason) => {
                 error!(audit.rows = rows.len(), "the store did not take {} audit rows: {reason}", rows.len());
+                pen.doubtful = rows.iter().map(|row| row.id).collect();
                 let refused = self.put_back(rows, waiting);
                 tell(refused.into_iter(), &Err(NotRecorded(reason)));
             }
         }
         self.written.notify_waiters();
         written
+    }
+
+    /// Rows with the marks they vouch for, each group in a commit of its own.
+    async fn write_cuts(&self, pen: &mut Pen<'_>) {
+        let cuts = std::mem::take(&mut self.queue.lock().cuts);
+        for Vouched { rows, marks, waiting } in cuts {
+            let said = match appended(pen.store.append_marked(pen.chain, &rows, &marks)).await {
+                Ok(Appended::Written) => {
+                    self.rows.fetch_add(rows.len() as u64, Ordering::Relaxed);
+                    Ok(())
+                }
+                Ok(Appended::Earlier) => {
+                    let doubtful = std::mem::take(&mut pen.doubtful);
+                    self.rows.fetch_add(doubtful.len() as u64, Ordering::Relaxed);
+                    self.put_back_but(Vec::new(), Vec::new(), &doubtful);
+                    Err(NotRecorded("the store is not sure of the rows before".to_owned()))
+                }
+                Err(reason) => Err(NotRecorded(reason)),
+            };
+            let _ = waiting.send(said);
+        }
+    }
+
+    /// Records that rows are pruned, and marks them so, in one commit.
+    pub async fn prune(&self, rows: Vec<Row>, marks: Vec<Mark>) -> Result<(), NotRecorded> {
+        let (done, written) = oneshot::channel();
+        {
+            let mut queue = self.queue.lock();
+            if queue.closed {
+                return Err(NotRecorded("the hub is ending".to_owned()));
+            }
+            queue.cuts.push(Vouched { rows, marks, waiting: done });
+            queue.hurry = true;
+        }
+        self.posted.notify_one();
+        written.await.unwrap_or_else(|_| Err(NotRecorded("the hub is ending".to_owned())))
     }
 
     fn take_batch(&self) -> (Vec<Row>, Vec<Option<Waiting>>) {
@@ -196,6 +276,17 @@ impl Journal {
         refused
     }
 
+    /// Puts rows back in front, but for those that are written already.
+    fn put_back_but(&self, rows: Vec<Row>, waiting: Vec<Option<Waiting>>, written: &HashSet<Uuid>) {
+        let mut queue = self.queue.lock();
+        let behind = std::mem::take(&mut queue.rows);
+        let first = rows.into_iter().zip(waiting).map(|(row, waiting)| Queued { row, waiting });
+        queue.rows = first.chain(behind).filter(|queued| !written.contains(&queued.row.id)).collect();
+        queue.bytes = queue.rows.iter().map(|queued| queued.row.size()).sum();
+        queue.hurry = queue.rows.iter().any(|queued| queued.waiting.is_some());
+        (queue.failing, queue.in_hand) = (false, 0);
+    }
+
     fn push(&self, row: Row, waiting: Option<Waiting>) {
         let wake = {
             let mut queue = self.queue.lock();
@@ -217,6 +308,15 @@ impl Journal {
     fn is_full(&self) -> bool {
         let queue = self.queue.lock();
         !queue.failing && !queue.closed && (queue.rows.len() >= HIGH_WATER || queue.bytes >= HIGH_WATER_BYTES)
+    }
+}
+
+/// What became of a batch, in words if it failed: by an error, by a panic or by taking too long.
+async fn appended(appending: impl Future<Output = Result<Appended, StoreError>>) -> Result<Appended, String> {
+    match timeout(PATIENCE, AssertUnwindSafe(appending).catch_unwind()).await {
+        Ok(Ok(appended)) => appended.map_err(|error| nexus_core::Chain(&error).to_string()),
+        Ok(Err(panic)) => Err(format!("a panic: {}", panic_text(&*panic))),
+        Err(_) => Err(format!("no answer in {} s", PATIENCE.as_secs())),
     }
 }
 
@@ -267,7 +367,7 @@ mod tests {
     impl Desk {
         async fn open() -> Self {
             let folder = tempfile::tempdir().unwrap();
-            let store = Store::open(folder.path()).await.unwrap();
+            let store = Store::open(folder.path(), None).await.unwrap();
             Self { store, journal: Arc::default(), stop: CancellationToken::new(), folder }
         }
     }
@@ -275,7 +375,7 @@ mod tests {
     #[tokio::test]
     async fn a_durable_row_is_in_the_store_when_it_says_so_and_the_end_loses_none() {
         let Desk { store, journal, stop, folder: _folder } = Desk::open().await;
-        let writing = journal.clone().write_to(store.clone(), stop.clone());
+        let writing = journal.clone().write_to(store.clone(), Chain::new("home"), stop.clone());
         let using = async {
             journal.durable(Row::new(Event::Begun)).await.unwrap();
             assert_eq!(store.audit_rows().await.unwrap(), 1);
@@ -289,7 +389,7 @@ mod tests {
     #[tokio::test]
     async fn a_write_does_not_wait_for_what_comes_behind_it() {
         let Desk { store, journal, stop, folder: _folder } = Desk::open().await;
-        let writing = journal.clone().write_to(store.clone(), stop.clone());
+        let writing = journal.clone().write_to(store.clone(), Chain::new("home"), stop.clone());
         let using = async {
             let begun = journal.durable(Row::new(Event::Begun));
             let flood = async {
@@ -315,7 +415,7 @@ mod tests {
     async fn a_store_that_refuses_fails_the_write_and_keeps_the_rows() {
         let Desk { store, journal, stop, folder: _folder } = Desk::open().await;
         store.close().await;
-        let writing = journal.clone().write_to(store, stop.clone());
+        let writing = journal.clone().write_to(store, Chain::new("home"), stop.clone());
         let using = async {
             // More than a batch, so that the row somebody waits for is not in the first one.
             (0..3_000).for_each(|_| journal.post(Row::new(Event::Call)));

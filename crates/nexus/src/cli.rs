@@ -15,6 +15,7 @@ use crate::config::values::LogLevel;
 use crate::config::{self, Env, Faults, Loaded};
 use crate::log;
 
+mod approve;
 mod call;
 mod check;
 mod docs;
@@ -57,6 +58,12 @@ enum Command {
     Tools(tools::Tools),
     /// Call a tool of the running hub
     Call(call::Call),
+    /// List what waits for the operator
+    Pending(approve::Pending),
+    /// Say yes to a call that waits
+    Approve(approve::Approve),
+    /// Say no to a call that waits, or take a yes back
+    Deny(approve::Deny),
     /// Make, list and revoke keys
     #[command(subcommand)]
     Key(key::Key),
@@ -101,6 +108,9 @@ impl Cli {
             Command::Check(check) => check.run(&load()?),
             Command::Tools(tools) => block_on(tools.run(load()?)),
             Command::Call(call) => block_on(call.run(load()?)),
+            Command::Pending(pending) => block_on(pending.run(load()?)),
+            Command::Approve(approve) => block_on(approve.run(load()?)),
+            Command::Deny(deny) => block_on(deny.run(load()?)),
             Command::Key(key) => block_on(key.run(load()?)),
             Command::Docs(docs) => docs.run(),
             Command::Completions { shell } => {

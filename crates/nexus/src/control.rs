@@ -1,4 +1,7 @@
-//! The holder's Unix socket: how `nexus key` reaches a running hub. Never through MCP.
+//! The Unix sockets in the data folder: how the command line reaches a running hub. Never through MCP.
+//!
+//! The holder listens at `control.sock`. A `nexus stdio` beside it has questions of its own and listens for what
+//! the operator says to them at `door-PID.sock`.
 
 use std::fs::File;
 use std::io;
@@ -9,6 +12,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
@@ -16,7 +22,10 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
+use nexus_core::approval::{Approvals, Code, NotSettled, Scope, Shown};
 use nexus_core::audit::Sink;
+use nexus_core::hub::Hub;
+use nexus_core::principal::Level;
 use nexus_core::tasks::Tasks;
 
 use crate::hold::Lock;
@@ -29,6 +38,18 @@ pub enum Order {
     KeyNew(NewKey),
     KeyList,
     KeyRevoke(String),
+    KeyLevel {
+        name: String,
+        level: Level,
+        until: Option<Timestamp>,
+    },
+    /// What waits for the operator.
+    Pending,
+    Approve {
+        code: Code,
+        scope: Scope,
+    },
+    Deny(Code),
     /// A daemon wants to do the background work; whoever holds the lock only by chance lets go of it.
     GiveWay,
 }
@@ -38,9 +59,17 @@ pub enum Order {
 pub enum Answer {
     Key(String),
     Keys(Vec<Listed>),
+    Waiting(Vec<Shown>),
+    Approved(Box<Shown>, Scope),
+    Denied(Box<Shown>),
+    /// Nothing waits here under that code; it may be another process that asked.
+    NoSuchCode(String),
     Done,
     Failed(String),
 }
+
+/// The holder's socket.
+const CONTROL: &str = "control.sock";
 
 const LONGEST_ORDER: u64 = 64 * 1024;
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -51,16 +80,79 @@ pub async fn carry_out(order: Order, keyring: &Keyring, audit: &dyn Sink) -> Ans
         Order::KeyNew(wanted) => keyring.make(wanted, audit).await.map(Answer::Key),
         Order::KeyList => keyring.list().await.map(Answer::Keys),
         Order::KeyRevoke(name) => keyring.revoke(&name, audit).await.map(|()| Answer::Done),
+        Order::KeyLevel { name, level, until } => {
+            keyring.set_level(&name, level, until, audit).await.map(|()| Answer::Done)
+        }
         Order::GiveWay => Err(anyhow!("this process stays the holder")),
+        Order::Pending | Order::Approve { .. } | Order::Deny(_) => Err(anyhow!("nobody waits where no hub runs")),
     };
     done.unwrap_or_else(|error| Answer::Failed(format!("{error:#}")))
 }
 
+/// What the operator says to a question. None: it is no such order.
+async fn settle(order: &Order, approvals: &Approvals) -> Option<Answer> {
+    let settled = match order {
+        Order::Pending => Ok(Answer::Waiting(approvals.list())),
+        Order::Approve { code, scope } => {
+            approvals.approve(code, *scope).await.map(|(shown, scope)| Answer::Approved(Box::new(shown), scope))
+        }
+        Order::Deny(code) => approvals.deny(code).await.map(|shown| Answer::Denied(Box::new(shown))),
+        Order::KeyNew(_) | Order::KeyList | Order::KeyRevoke(_) | Order::KeyLevel { .. } | Order::GiveWay => return None,
+    };
+    Some(settled.unwrap_or_else(|error| match error {
+        NotSettled::Unknown(_) => Answer::NoSuchCode(error.to_string()),
+        _ => Answer::Failed(error.to_string()),
+    }))
+}
+
 /// Asks the holder of a data folder.
 pub async fn ask(data: &Path, order: &Order) -> Result<Answer> {
-    let path = socket(data);
+    ask_at(data, CONTROL, order).await
+}
+
+/// Asks every process that may have questions: the holder, and the doors beside it. Sockets of dead ones are removed.
+pub async fn ask_all(data: &Path, order: &Order) -> Result<Vec<Answer>> {
+    let mut answers = Vec::new();
+    for name in sockets(data) {
+        match ask_at(data, &name, order).await {
+            Ok(answer) => answers.push(answer),
+            Err(error) if is_dead(&error) => forget(data, &name),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(answers)
+}
+
+/// The names of all sockets in a data folder, the holder's first.
+fn sockets(data: &Path) -> Vec<String> {
+    let names = std::fs::read_dir(data).into_iter().flatten().flatten();
+    let names = names.filter_map(|entry| entry.file_name().into_string().ok());
+    let mut found: Vec<String> = names.filter(|name| name == CONTROL || door_of(name).is_some()).collect();
+    found.sort_unstable();
+    found
+}
+
+/// The process behind a door's socket.
+fn door_of(name: &str) -> Option<u32> {
+    name.strip_prefix("door-")?.strip_suffix(".sock")?.parse().ok()
+}
+
+fn is_dead(error: &anyhow::Error) -> bool {
+    let io = error.root_cause().downcast_ref::<io::Error>();
+    io.is_some_and(|error| matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound))
+}
+
+/// Removes a door's socket, once nobody can be behind it. The holder's is replaced by the next holder.
+fn forget(data: &Path, name: &str) {
+    if door_of(name).is_some_and(|pid| !Path::new("/proc").join(pid.to_string()).exists()) {
+        let _ = std::fs::remove_file(data.join(name));
+    }
+}
+
+async fn ask_at(data: &Path, name: &str, order: &Order) -> Result<Answer> {
+    let path = data.join(name);
     let asking = async {
-        let (_folder, address) = short(data)?;
+        let (_folder, address) = short(data, name)?;
         let mut stream = UnixStream::connect(address).await?;
         let mut line = serde_json::to_string(order)?;
         line.push('\n');
@@ -77,26 +169,65 @@ pub async fn ask(data: &Path, order: &Order) -> Result<Answer> {
 
 /// Listens until the hub ends. Only the holder of the lock may call it: a socket left by a dead one is replaced.
 ///
-/// With a `lock` the holder is one by chance: asked to give way, it lets go of the lock and listens no more.
+/// With a `lock` the holder is one by chance: asked to give way, it stops the background work, lets go of the lock
+/// and listens no more.
 pub fn listen(
     data: &Path,
-    lock: Option<Lock>,
+    lock: Option<(Lock, CancellationToken)>,
     keyring: Arc<Keyring>,
-    audit: Arc<dyn Sink>,
+    hub: Arc<Hub>,
     tasks: &Tasks,
 ) -> io::Result<()> {
-    let path = socket(data);
+    let (lock, given_way) = lock.unzip();
+    let over = given_way.clone().unwrap_or_default();
+    serve(data, CONTROL.to_owned(), over, lock, tasks, move |order| {
+        let (keyring, hub, given_way) = (keyring.clone(), hub.clone(), given_way.clone());
+        async move {
+            match (settle(&order, &hub.approvals).await, given_way) {
+                (Some(answer), _) => answer,
+                (None, Some(given_way)) if matches!(order, Order::GiveWay) => {
+                    given_way.cancel();
+                    Answer::Done
+                }
+                (None, _) => carry_out(order, &keyring, &*hub.audit).await,
+            }
+        }
+        .boxed()
+    })
+}
+
+/// Listens for what the operator says to this process's own questions, until it ends.
+pub fn listen_beside(data: &Path, hub: Arc<Hub>, tasks: &Tasks) -> io::Result<()> {
+    let name = format!("door-{}.sock", std::process::id());
+    serve(data, name, CancellationToken::new(), None, tasks, move |order| {
+        let hub = hub.clone();
+        async move {
+            let answer = settle(&order, &hub.approvals).await;
+            answer.unwrap_or_else(|| Answer::Failed("this process does not hold the data folder".to_owned()))
+        }
+        .boxed()
+    })
+}
+
+/// Carries out what comes in at a socket, until the hub ends or `over` is cancelled.
+fn serve(
+    data: &Path,
+    name: String,
+    over: CancellationToken,
+    lock: Option<Lock>,
+    tasks: &Tasks,
+    work: impl Fn(Order) -> BoxFuture<'static, Answer> + Send + Sync + 'static,
+) -> io::Result<()> {
+    let path = data.join(&name);
     match std::fs::remove_file(&path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    let (_folder, address) = short(data)?;
+    let (_folder, address) = short(data, &name)?;
     let listener = UnixListener::bind(address)?;
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
-    let (stop, serving) = (tasks.stopping(), tasks.clone());
-    let given_way = lock.is_some().then(CancellationToken::new);
+    let (stop, serving, work) = (tasks.stopping(), tasks.clone(), Arc::new(work));
     tasks.spawn("control socket", async move {
-        let over = given_way.clone().unwrap_or_default();
         loop {
             let accepted = tokio::select! {
                 accepted = listener.accept() => accepted,
@@ -105,11 +236,9 @@ pub fn listen(
             };
             match accepted {
                 Ok((stream, _)) => {
-                    let (keyring, audit, given_way) = (keyring.clone(), audit.clone(), given_way.clone());
+                    let work = work.clone();
                     serving.spawn("control", async move {
-                        if let Err(error) =
-                            timeout(PATIENCE, serve(stream, &keyring, &*audit, given_way)).await.unwrap_or(Ok(()))
-                        {
+                        if let Err(error) = timeout(PATIENCE, answer(stream, &*work)).await.unwrap_or(Ok(())) {
                             debug!("control socket: {error}");
                         }
                     });
@@ -127,21 +256,12 @@ pub fn listen(
     Ok(())
 }
 
-async fn serve(
-    stream: UnixStream,
-    keyring: &Keyring,
-    audit: &dyn Sink,
-    given_way: Option<CancellationToken>,
-) -> Result<()> {
+async fn answer(stream: UnixStream, work: &(dyn Fn(Order) -> BoxFuture<'static, Answer> + Send + Sync)) -> Result<()> {
     let (reading, mut writing) = stream.into_split();
     let mut line = String::new();
     BufReader::new(reading.take(LONGEST_ORDER)).read_line(&mut line).await?;
     let answer = match serde_json::from_str(&line) {
-        Ok(Order::GiveWay) if given_way.is_some() => {
-            given_way.inspect(CancellationToken::cancel);
-            Answer::Done
-        }
-        Ok(order) => carry_out(order, keyring, audit).await,
+        Ok(order) => work(order).await,
         Err(error) => Answer::Failed(format!("not an order: {error}")),
     };
     let mut line = serde_json::to_string(&answer)?;
@@ -151,13 +271,18 @@ async fn serve(
 }
 
 pub fn socket(data: &Path) -> PathBuf {
-    data.join("control.sock")
+    data.join(CONTROL)
 }
 
-/// The socket by a path of few characters: a socket's address has 108, and a data folder may be deep. The path
+/// A socket by a path of few characters: a socket's address has 108, and a data folder may be deep. The path
 /// leads through the open folder, and is good while that is kept.
-pub fn short(data: &Path) -> io::Result<(File, PathBuf)> {
+fn short(data: &Path, name: &str) -> io::Result<(File, PathBuf)> {
     let folder = File::open(data)?;
-    let path = format!("/proc/self/fd/{}/control.sock", folder.as_raw_fd());
+    let path = format!("/proc/self/fd/{}/{name}", folder.as_raw_fd());
     Ok((folder, path.into()))
+}
+
+/// Whether somebody listens at the holder's socket.
+pub fn is_held(data: &Path) -> bool {
+    short(data, CONTROL).is_ok_and(|(_folder, address)| std::os::unix::net::UnixStream::connect(address).is_ok())
 }

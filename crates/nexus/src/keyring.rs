@@ -2,26 +2,34 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+use tracing::warn;
 use uuid::Uuid;
 
 use nexus_core::audit::{Event, Row, Sink};
 use nexus_core::clock;
-use nexus_core::principal::{Level, Patterns, Principal, PrincipalId};
+use nexus_core::principal::{Level, Patterns, Principal, PrincipalId, Raised, SessionPolicy};
 use nexus_mcp::front::auth::{Key, Keys, digest};
 
+use crate::audit::Journal;
 use crate::config::Config;
 use crate::private;
-use crate::store::{Store, StoredKey};
+use crate::store::{RaisedLevel, Store, StoredKey};
 
 /// The name of the key in `MCP_API_KEY`, and of the one the hub makes when there is none.
 pub const DEFAULT: &str = "default";
 
 /// The name of the process behind `nexus stdio`, which has no key.
 pub const LOCAL: &str = "local";
+
+/// After which a store that refused is looked at again.
+const RETRY: Duration = Duration::from_secs(5);
 
 /// Where a key comes from, which is also where it can be changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,7 +49,13 @@ pub struct Listed {
     pub source: Source,
     pub allow: Vec<String>,
     pub deny: Vec<String>,
+    pub approved: Vec<String>,
+    pub read_only: bool,
+    pub session: SessionPolicy,
     pub expires: Option<Timestamp>,
+    /// A level that holds for a time in place of its own.
+    pub raised: Option<Level>,
+    pub raised_until: Option<Timestamp>,
 }
 
 /// What `nexus key new` asks for.
@@ -51,6 +65,9 @@ pub struct NewKey {
     pub level: Level,
     pub allow: Vec<String>,
     pub deny: Vec<String>,
+    pub approved: Vec<String>,
+    pub read_only: bool,
+    pub session: SessionPolicy,
     pub expires: Option<Timestamp>,
 }
 
@@ -62,11 +79,13 @@ pub struct Keyring {
     generated: PathBuf,
     /// What the front door looks keys up in.
     pub keys: Arc<Keys>,
+    /// A level was raised for a time.
+    raised: Notify,
 }
 
 impl Keyring {
     pub fn new(config: Config, store: Store, data: &Path, keys: Arc<Keys>) -> Self {
-        Self { config, store, generated: data.join("key"), keys }
+        Self { config, store, generated: data.join("key"), keys, raised: Notify::new() }
     }
 
     /// Whether anybody could come in at all.
@@ -96,7 +115,12 @@ impl Keyring {
             source,
             allow: key.principal.allow.iter().map(str::to_owned).collect(),
             deny: key.principal.deny.iter().map(str::to_owned).collect(),
+            approved: key.principal.approved.iter().map(str::to_owned).collect(),
+            read_only: key.principal.read_only,
+            session: key.principal.session,
             expires: key.expires,
+            raised: key.principal.raised.map(|raised| raised.level),
+            raised_until: key.principal.raised.map(|raised| raised.until),
         };
         Ok(self.all().await?.into_iter().map(listed).collect())
     }
@@ -122,6 +146,9 @@ impl Keyring {
             level: wanted.level,
             allow: Patterns::parse(wanted.allow)?,
             deny: Patterns::parse(wanted.deny)?,
+            approved: Patterns::parse(wanted.approved)?,
+            read_only: wanted.read_only,
+            session: wanted.session,
             created: clock::now(),
             expires: wanted.expires,
             name: wanted.name,
@@ -159,7 +186,97 @@ impl Keyring {
         self.refresh().await
     }
 
+    /// Changes a key's level: until then, or for good.
+    pub async fn set_level(&self, name: &str, level: Level, until: Option<Timestamp>, audit: &dyn Sink) -> Result<()> {
+        let Some((key, source)) = self.all().await?.into_iter().find(|(key, _)| key.principal.id.as_str() == name) else {
+            bail!("there is no key named `{name}`; `nexus key list` shows all");
+        };
+        let (own, now) = (key.principal.level.as_str(), level.as_str());
+        let changes = until.is_none() && level != key.principal.level;
+        if changes && source != Source::Store {
+            bail!(
+                "`{name}` was not made with `nexus key new`: its level for good is not changed here; \
+                 add `--for 30m`, or change it where it stands"
+            );
+        }
+        let how_long = until.map_or_else(|| "for good".to_owned(), |until| format!("until {until}"));
+        let row = Row::new(Event::KeyLevel).detail(format!("{name}: {own}, now {now} {how_long}"));
+        audit.durable(row).await.context("a change that cannot be recorded is not made")?;
+        match until {
+            Some(until) => {
+                let raised = RaisedLevel { name: name.to_owned(), sha256: key.digest, level, until };
+                self.store.raise_level(&raised).await?;
+            }
+            None => {
+                self.store.lower_level(name).await?;
+                if changes {
+                    self.store.set_level(name, level).await?;
+                }
+            }
+        }
+        self.refresh().await?;
+        self.raised.notify_one();
+        Ok(())
+    }
+
+    /// Records when a raised level has fallen back, which it does by itself.
+    pub async fn let_levels_fall(self: Arc<Self>, audit: Arc<Journal>, stop: CancellationToken) {
+        loop {
+            let next = match self.fallen(&*audit).await {
+                Ok(next) => next,
+                Err(error) => {
+                    warn!("levels that were raised for a time could not be looked at: {error:#}");
+                    Some(RETRY)
+                }
+            };
+            let due = async {
+                match next {
+                    Some(wait) => tokio::time::sleep(wait).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = due => {}
+                () = self.raised.notified() => {}
+                () = stop.cancelled() => return,
+            }
+        }
+    }
+
+    /// Forgets raised levels whose time is over; tells how long it is to the next.
+    async fn fallen(&self, audit: &dyn Sink) -> Result<Option<Duration>> {
+        let mut next = None;
+        for raised in self.store.raised_levels().await? {
+            let left = raised.until.as_millisecond() - clock::now_ms();
+            if let Ok(left) = u64::try_from(left)
+                && left > 0
+            {
+                let left = Duration::from_millis(left);
+                next = Some(next.map_or(left, |next: Duration| next.min(left)));
+                continue;
+            }
+            let detail = format!("{}: no longer {}", raised.name, raised.level.as_str());
+            audit.durable(Row::new(Event::KeyLevel).detail(detail)).await?;
+            self.store.lower_level(&raised.name).await?;
+            self.refresh().await?;
+        }
+        Ok(next)
+    }
+
     async fn all(&self) -> Result<Vec<(Key, Source)>> {
+        let mut all = self.lasting().await?;
+        for raised in self.store.raised_levels().await? {
+            let key = all.iter_mut().find(|(key, _)| key.digest == raised.sha256);
+            if let Some((key, _)) = key.filter(|_| raised.until > clock::now()) {
+                let RaisedLevel { level, until, .. } = raised;
+                Arc::make_mut(&mut key.principal).raised = Some(Raised { level, until });
+            }
+        }
+        Ok(all)
+    }
+
+    /// The keys with the levels they have for good.
+    async fn lasting(&self) -> Result<Vec<(Key, Source)>> {
         let mut all = Vec::new();
         let default = |secret: &str| {
             let digest = digest(secret);
@@ -200,6 +317,9 @@ impl Keyring {
                 id: PrincipalId::of_key(&key.name, &key.sha256),
                 allow: key.allow,
                 deny: key.deny,
+                approved: key.approved,
+                read_only: key.read_only,
+                session: key.session,
                 ..Principal::new(&key.name, key.level)
             };
             all.push((Key { digest: key.sha256, principal: Arc::new(principal), expires: key.expires }, Source::Store));

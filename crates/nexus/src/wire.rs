@@ -1,15 +1,16 @@
 //! Puts the parts together: store, journal, tools, hub, keys. Both `serve` and `stdio` start here.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
-use tracing::warn;
+use tracing::{error, warn};
 
+use nexus_core::approval;
 use nexus_core::audit::{Event, Row, Sink};
 use nexus_core::catalogue::Catalogue;
 use nexus_core::hub::{Hub, Policy};
@@ -24,11 +25,16 @@ use nexus_mcp::server::{Extras, Server};
 use nexus_tools::{Settings, Toolbox, families};
 
 use crate::audit::Journal;
-use crate::config::values::Protocol;
+use crate::audit::alive::{self, Alive};
+use crate::audit::configuration;
+use crate::audit::loki::{Loki, Shipper, Standing};
+use crate::audit::upkeep::{Retention, Upkeep};
+use crate::config::values::{ApprovalMode, Protocol, Text};
 use crate::config::{Config, Env, Loaded};
 use crate::keyring::Keyring;
 use crate::private;
 use crate::store::Store;
+use crate::store::chain::Chain;
 
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
@@ -49,6 +55,13 @@ pub struct Assembly {
     store: Store,
     /// The journal ends after everything that writes to it.
     journal_tasks: Tasks,
+    /// Cancelled when this process no longer does the background work of its data folder.
+    pub background: CancellationToken,
+    home: String,
+    /// Where shipping to Loki stands, and who does it: the holder, where there is a Loki.
+    standing: Arc<Standing>,
+    shipper: OnceLock<Arc<Shipper>>,
+    _alive: Alive,
     started: Instant,
 }
 
@@ -63,10 +76,13 @@ pub struct Rig {
 pub async fn assemble(loaded: &Loaded, env: &Env, rig: Rig) -> Result<Assembly> {
     let Loaded { config, data, .. } = loaded;
     private::folder(data).with_context(|| format!("the data folder {}", data.display()))?;
-    let store = Store::open(data).await?;
+    let store = Store::open(data, config.store.as_ref().map(|url| url.expose())).await?;
     let journal = Arc::new(Journal::default());
     let (tasks, journal_tasks) = (Tasks::new(), Tasks::new());
-    journal_tasks.spawn("journal", journal.clone().write_to(store.clone(), journal_tasks.stopping()));
+    let home = alive::home(data).context("the name of the data folder")?;
+    let chain = Chain::new(&home);
+    let alive = Alive::declare(data, &chain.id).context("the lock of this process")?;
+    journal_tasks.spawn("journal", journal.clone().write_to(store.clone(), chain, journal_tasks.stopping()));
     count_rows(&store, &journal, &tasks);
     let audit: Arc<dyn Sink> = journal.clone();
 
@@ -82,19 +98,76 @@ pub async fn assemble(loaded: &Loaded, env: &Env, rig: Rig) -> Result<Assembly> 
     let policy = Policy {
         read_only: config.server.read_only,
         always_ask: config.approval.always_ask.0.clone(),
+        mode: approval_mode(config.approval.mode),
         calls_per_session: config.server.limits.calls_per_session.get(),
     };
     let hub = Arc::new(Hub::new(catalogue, audit, policy));
+    let gate_tools = Arc::new(approval::tools(hub.approvals.clone())?);
+    tasks.spawn("gate tools", until_stopped(&tasks, hub.catalogue.attach(gate_tools)));
     let closing = CancellationToken::new();
     let server = Arc::new(Server::new(hub.clone(), protocol(config.server.protocol), VERSION, closing, extras));
     let rate =
         Rate { per_second: config.server.rate_limit.per_second.get(), burst: config.server.rate_limit.burst.get() };
     let keyring = Arc::new(Keyring::new(config.clone(), store.clone(), data, Arc::new(Keys::new(rate))));
     keyring.refresh().await?;
-    Ok(Assembly { hub, server, keyring, journal, tasks, store, journal_tasks, started: Instant::now() })
+    Ok(Assembly {
+        hub,
+        server,
+        keyring,
+        journal,
+        tasks,
+        store,
+        journal_tasks,
+        background: CancellationToken::new(),
+        home,
+        standing: Arc::default(),
+        shipper: OnceLock::new(),
+        _alive: alive,
+        started: Instant::now(),
+    })
 }
 
 impl Assembly {
+    /// Starts what only the holder of the data folder does.
+    pub fn start_background(&self, loaded: &Loaded) {
+        let audit = &loaded.config.audit;
+        let upkeep = Upkeep {
+            data: loaded.data.clone(),
+            home: self.home.clone(),
+            store: self.store.clone(),
+            journal: self.journal.clone(),
+            retention: Retention { keep: audit.keep.0, max_size: audit.max_size.0 },
+        };
+        self.tasks.spawn("upkeep of the record", until_stopped(&self.tasks, upkeep.run(self.background.clone())));
+        let levels = self.keyring.clone().let_levels_fall(self.journal.clone(), self.background.clone());
+        self.tasks.spawn("levels for a time", until_stopped(&self.tasks, levels));
+        let (config, home) = (loaded.config.clone(), self.home.clone());
+        let (store, journal) = (self.store.clone(), self.journal.clone());
+        self.tasks.spawn("changes of configuration", async move {
+            if let Err(error) = configuration::record_changes(&config, &home, &store, &*journal).await {
+                warn!("whether the configuration has changed was not recorded: {error:#}");
+            }
+        });
+        self.ship(&loaded.config);
+    }
+
+    /// Ships the record where there is a Loki. A client that cannot be made does not keep the hub from starting.
+    fn ship(&self, config: &Config) {
+        let Some(url) = &config.environment.loki_url else { return };
+        let text = |text: &Text| text.as_ref().to_owned();
+        let labels = config.loki.audit_labels.iter().map(|(name, value)| (name.as_ref(), value.as_ref()));
+        let login = (config.environment.loki_user.as_ref().map(text), config.environment.loki_password.clone());
+        let loki = Loki::new(url.as_ref(), login, config.loki.tenant.as_ref().map(text), labels, self.journal.clone());
+        let loki = match loki {
+            Ok(loki) => loki,
+            Err(error) => return error!("the audit record is not shipped: {}", nexus_core::Chain(&error)),
+        };
+        let (store, home, standing) = (self.store.clone(), self.home.clone(), self.standing.clone());
+        let shipper = Shipper::new(store, home, loki, self.journal.clone(), standing, self.background.clone());
+        let shipper = self.shipper.get_or_init(|| Arc::new(shipper)).clone();
+        self.tasks.spawn("shipping to Loki", shipper.run(self.tasks.stopping()));
+    }
+
     /// Ends the hub: streams first, then calls in flight, then the record. False: some calls did not end in time.
     pub async fn end(&self) -> bool {
         self.server.closing.cancel();
@@ -105,7 +178,15 @@ impl Assembly {
             self.hub.ending.cancel();
             self.tasks.finish(LAST_ANSWERS).await;
         }
-        self.hub.audit.post(Row::new(Event::HubStopped).detail(format!("pid {}", std::process::id())));
+        let stopped = Row::new(Event::HubStopped).detail(format!("pid {}", std::process::id()));
+        match self.shipper.get() {
+            // It ships what is written, so the last rows are waited for; its own row comes behind them.
+            Some(shipper) => {
+                let _ = timeout(LAST_ROWS, self.hub.audit.durable(stopped)).await;
+                shipper.last().await;
+            }
+            None => self.hub.audit.post(stopped),
+        }
         if !self.journal_tasks.finish(LAST_ROWS).await {
             warn!("{} audit rows could not be written", self.journal.unwritten());
         }
@@ -119,6 +200,7 @@ impl Assembly {
     pub fn health(&self, sessions: &Arc<identity::Sessions>) -> Box<dyn Fn() -> Value + Send + Sync> {
         let (started, sessions, journal, hub) =
             (self.started, sessions.clone(), self.journal.clone(), self.hub.clone());
+        let standing = self.standing.clone();
         Box::new(move || {
             json!({
                 "ok": !journal.is_failing(),
@@ -128,7 +210,14 @@ impl Assembly {
                 "tools": hub.catalogue.specs().len(),
                 "computers": 0,
                 "upstreams": {},
-                "audit": { "rows": journal.rows(), "unwritten": journal.unwritten(), "lost": journal.lost() },
+                "audit": {
+                    "rows": journal.rows(),
+                    "unwritten": journal.unwritten(),
+                    "lost": journal.lost(),
+                    "unshipped": standing.unshipped(),
+                    "aside": standing.aside(),
+                    "lag_s": standing.lag_s(),
+                },
             })
         })
     }
@@ -166,6 +255,7 @@ pub fn built_in(config: &Config, data: &Path, env: &Env) -> Result<impl Provider
         home: env.home(),
         data_dir: Some(data.to_owned()),
         read_only: config.server.read_only,
+        approval: approval_mode(config.approval.mode),
     };
     Ok(Family::new(Origin::Own(Own::BuiltIn), Arc::new(Toolbox::new(settings)), families())?)
 }
@@ -178,6 +268,14 @@ fn secret_files(config: &Config, data: &Path, env: &Env) -> Vec<PathBuf> {
     let named = ansible.chain(nodes).chain(telegram).map(|path| AsRef::<Path>::as_ref(path).to_owned());
     let made = ["key", "nexus.db"].map(|name| data.join(name));
     env.secret_files().into_iter().chain(named).chain(made).collect()
+}
+
+fn approval_mode(mode: ApprovalMode) -> approval::Mode {
+    match mode {
+        ApprovalMode::Ask => approval::Mode::Ask,
+        ApprovalMode::Chat => approval::Mode::Chat,
+        ApprovalMode::Operator => approval::Mode::Operator,
+    }
 }
 
 fn protocol(protocol: Protocol) -> nexus_mcp::version::Protocol {

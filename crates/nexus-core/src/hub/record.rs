@@ -1,13 +1,17 @@
 //! A call's row, from its start to its end, whatever that end is.
 
+use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Instant;
 
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use uuid::Uuid;
 
+use crate::approval::Code;
 use crate::arguments::Arguments;
 use crate::audit::{CallRow, Event, NotRecorded, Row, Sink};
-use crate::call::CallCx;
+use crate::call::{CallCx, CallKey};
 use crate::catalogue::Found;
 use crate::error::ToolError;
 use crate::gate::Why;
@@ -24,6 +28,8 @@ pub(super) struct Record {
     pub(super) arguments: Arguments,
     pub(super) row: CallRow,
     pub(super) detail: Option<String>,
+    /// The operator wants this tool's output as it is.
+    pub(super) unredacted: bool,
     ended: bool,
 }
 
@@ -37,7 +43,7 @@ impl Record {
             // A client may send any name: what is no tool of ours is kept short and printable.
             tool: match found {
                 Some(found) => found.spec.name.as_str().into(),
-                None => text::clean(&text::cut(tool, 64)).into(),
+                None => redact::beginning(&text::clean(&text::cut(tool, 64))).into(),
             },
             origin: found.map(|found| found.provider.origin().clone()),
             access: None,
@@ -51,7 +57,16 @@ impl Record {
             duration_us: None,
         };
         drop(tree);
-        Self { audit, cx: cx.clone(), started: Instant::now(), arguments: args, row, detail: None, ended: false }
+        Self {
+            audit,
+            cx: cx.clone(),
+            started: Instant::now(),
+            arguments: args,
+            row,
+            detail: None,
+            unredacted: false,
+            ended: false,
+        }
     }
 
     pub(super) fn intended(&mut self, intent: &dyn Intent) {
@@ -60,18 +75,55 @@ impl Record {
         self.row.node = intent.node().map(ToString::to_string);
     }
 
+    pub(super) fn session(&self) -> Uuid {
+        self.cx.session.id
+    }
+
+    /// The very call it is about.
+    pub(super) fn call(&self) -> CallKey {
+        CallKey::of(&self.row.tool, &self.row.digest)
+    }
+
+    /// A digest of who calls what, where: an answer to one is not an answer to another.
+    pub(super) fn bound(&self) -> [u8; 32] {
+        let id = &self.cx.principal.id;
+        let digest = Sha256::new()
+            .chain_update(self.call().as_bytes())
+            .chain_update(self.cx.session.id.as_bytes())
+            .chain_update(id.stamp())
+            .chain_update(id.as_str());
+        digest.finalize().into()
+    }
+
     /// Comes back when the store has it. What cannot be recorded does not happen.
     pub(super) async fn begin(&self) -> Result<(), NotRecorded> {
         let row = Row { call: Some(self.row.clone()), ..Row::about(Event::Begun, &self.cx) };
         self.audit.durable(row).await
     }
 
-    pub(super) fn refused(mut self, why: Why) -> Reply {
+    /// With the `code` under which the operator may still allow it, where there is one.
+    pub(super) fn refused(mut self, why: Why, code: Option<&Code>) -> Reply {
         self.row.decision = Some("refused");
         self.row.how = Some(why.as_str());
         self.end("refused");
-        let body = json!({ "error": { "kind": "refused", "why": why.as_str(), "message": why.message(), "hint": why.hint() } });
-        Reply::error(format!("{}\nhint: {}", why.message(), why.hint()), &body)
+        let mut hint = why.hint().to_owned();
+        if let Some(code) = code {
+            let _ = write!(
+                hint,
+                "; if nobody has seen the question, they can run `nexus approve {code}` at the hub's command line, then call again"
+            );
+        }
+        let body = json!({ "error": { "kind": "refused", "why": why.told(), "message": why.message(), "hint": hint, "code": code } });
+        Reply::error(format!("{}\nhint: {hint}", why.message()), &body)
+    }
+
+    /// The reply as the caller may see it. The row says when not everything was looked at.
+    pub(super) fn shown(&mut self, reply: Reply) -> Reply {
+        if !self.unredacted {
+            return redact::reply(reply);
+        }
+        self.detail.get_or_insert_with(|| "output not redacted".to_owned());
+        redact::own_values_of_reply(reply)
     }
 
     pub(super) fn cancelled(mut self) -> Reply {

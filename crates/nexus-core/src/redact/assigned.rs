@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use super::Reach;
 use super::ahead::Wanted;
+use super::names::{Reach, counts};
 use super::scan::{Command, Name, Scan};
 
 /// With these and another word after them, `token: expected a string` is a sentence.
@@ -46,7 +46,7 @@ enum Separator {
     Colon,
 }
 
-impl Scan<'_> {
+impl Scan<'_, '_> {
     /// The value after a telling name: `PGPASSWORD=…`, `--token=…`, `--password …`, `"secret": "…"`,
     /// `\"secret\":\"…\"`, `X-Api-Key: …`, `Cookie: …`, `user[password]=…`.
     pub(super) fn assigned(&self, name: Name, reach: Reach) -> Option<Range<usize>> {
@@ -56,7 +56,7 @@ impl Scan<'_> {
             at += 1;
         }
         let Some((separator, after)) = self.separator(self.blanks_end(at)) else {
-            return self.option_value(name);
+            return self.option_value(name).or_else(|| self.paired(name)).or_else(|| self.tagged(name));
         };
         let mut at = self.blanks_end(after);
         if quote.is_some() {
@@ -66,12 +66,25 @@ impl Scan<'_> {
         if plain_colon && (self.in_path() || self.is_sentence(at)) {
             return None;
         }
+        if separator == Separator::Colon
+            && let Some(block) = self.block(at, name)
+        {
+            return block;
+        }
         let whole_line = reach == Reach::Line || (name.starts_line && self.quote(at).is_none());
         let value = match self.byte(at)? {
             b'[' | b'{' if separator == Separator::Colon && !(plain_colon && whole_line) => self.bracketed(at),
             _ if plain_colon && whole_line => at..self.line_end(at, name.start),
+            _ if quote.is_some() && self.quote(at).is_none() => at..self.literal_end(at),
+            _ if separator == Separator::Equals && quote.is_none() => match self.enclosing_end(at, name.start) {
+                Some(end) => at..end,
+                None => self.value(at),
+            },
             _ => self.value(at),
         };
+        if self.is_count(name, &value) || self.is_switch(&value) {
+            return None;
+        }
         self.without_scheme(value)
     }
 
@@ -85,6 +98,26 @@ impl Scan<'_> {
             [b':', ..] => Some((Separator::Colon, at + 1)),
             _ => None,
         }
+    }
+
+    /// Where a number or the like ends that is a field's value in JSON, or the word.
+    fn literal_end(&self, at: usize) -> usize {
+        let rest = &self.bytes[at..];
+        let length = rest.iter().take(40).take_while(|b| b.is_ascii_alphanumeric() || b"+-.".contains(b)).count();
+        let ends = rest.get(length).is_none_or(|b| b.is_ascii_whitespace() || b",}]".contains(b));
+        if length > 0 && ends { at + length } else { self.word_end(at) }
+    }
+
+    /// `"token": null`, `secret: true`.
+    fn is_switch(&self, value: &Range<usize>) -> bool {
+        let value = &self.bytes[value.clone()];
+        ["true", "false", "null", "none", "yes", "no"].iter().any(|word| value.eq_ignore_ascii_case(word.as_bytes()))
+    }
+
+    /// `max_tokens: 4096` is no secret.
+    fn is_count(&self, name: Name, value: &Range<usize>) -> bool {
+        let is_number = |b: &u8| b.is_ascii_digit() || matches!(b, b'.' | b',' | b'_' | b'k' | b'M');
+        value.len() <= 12 && self.bytes[value.clone()].iter().all(is_number) && counts(&self.text[name.start..name.end])
     }
 
     /// `[…]` and `{…}` after a colon, and what hangs on it.

@@ -2,7 +2,9 @@
 
 use serde_json::{Map, Value};
 
-use super::{HIDDEN, beginning, names_a_secret, text};
+use super::fields::{assignment, follows, paired_value};
+use super::names::{counts, names_a_secret};
+use super::{HIDDEN, beginning, text};
 
 /// Characters of one string; the digest covers all of it.
 pub(super) const LONGEST: usize = 2_000;
@@ -36,6 +38,7 @@ struct Keeper<'a> {
 impl Keeper<'_> {
     fn fields(&mut self, fields: &Map<String, Value>, depth: usize) -> Map<String, Value> {
         let mut kept = Map::new();
+        let paired = paired_value(fields);
         for (name, value) in fields {
             if self.is_full() {
                 kept.insert("…".to_owned(), CUT.into());
@@ -48,7 +51,8 @@ impl Keeper<'_> {
             }
             self.path.push_str(name);
             let shown = self.string(name, LONGEST_NAME);
-            let value = if self.is_secret() { self.hidden() } else { self.value(name, value, depth + 1) };
+            let is_secret = self.is_secret() || paired == Some(name.as_str());
+            let value = if is_secret { self.hidden() } else { self.value(name, value, depth + 1) };
             kept.insert(shown, value);
             self.path.truncate(parent);
         }
@@ -58,6 +62,7 @@ impl Keeper<'_> {
     fn value(&mut self, name: &str, value: &Value, depth: usize) -> Value {
         match value {
             Value::Null | Value::Bool(_) => self.plain(value),
+            Value::Number(_) if counts(name) => self.plain(value),
             _ if names_a_secret(name) => self.hidden(),
             Value::Number(_) => self.plain(value),
             Value::String(words) => self.string(words, LONGEST).into(),
@@ -77,7 +82,11 @@ impl Keeper<'_> {
             }
             self.values -= 1;
             let words = item.as_str().unwrap_or_default();
-            kept.push(if follows(option, words) { self.hidden() } else { self.value("", item, depth + 1) });
+            kept.push(match assignment(words) {
+                _ if follows(option, words) => self.hidden(),
+                Some(name) => self.string(&format!("{name}={HIDDEN}"), LONGEST).into(),
+                None => self.value("", item, depth + 1),
+            });
             option = words;
         }
         kept.into()
@@ -115,16 +124,6 @@ impl Keeper<'_> {
 
     fn is_secret(&self) -> bool {
         self.secret_fields.iter().any(|field| field.is_empty() || *field == self.path)
-    }
-}
-
-/// Whether an item is the secret that the option before it announces: `["--password", "hunter2"]`.
-fn follows(option: &str, item: &str) -> bool {
-    match option {
-        "-u" | "--user" => item.contains(':') && !item.bytes().all(|b| b.is_ascii_digit() || b == b':'),
-        _ => {
-            option.starts_with('-') && !option.contains(['=', ' ']) && !item.starts_with('-') && names_a_secret(option)
-        }
     }
 }
 

@@ -1,14 +1,17 @@
 //! The one pass over a text: what stands before a byte is remembered, what may follow is asked of the finders.
 //!
-//! Linear, because a finder either looks a bounded way ahead, or hides what it looked at, or asks [`Ahead`].
+//! Words without a clue are not looked at (`skip`). Linear, because a finder either looks a bounded way ahead, or hides
+//! what it looked at, or asks [`Ahead`].
 //! Every place where something is cut is beside an ASCII byte, so it is a character boundary.
 
 use std::borrow::Cow;
 use std::ops::Range;
 
 use super::ahead::Ahead;
+use super::names::{Reach, is_about, secret_word};
+use super::own::Own;
 use super::value::is_mark;
-use super::{HIDDEN, Reach, secret_word};
+use super::{HIDDEN, clue};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
@@ -18,7 +21,7 @@ pub(super) enum End {
 }
 
 #[derive(Debug)]
-pub(super) struct Scan<'a> {
+pub(super) struct Scan<'a, 'o> {
     pub(super) text: &'a str,
     pub(super) bytes: &'a [u8],
     pub(super) end: End,
@@ -32,6 +35,12 @@ pub(super) struct Scan<'a> {
     quoted: bool,
     word: Word,
     starts_line: bool,
+    own: Option<&'o Own>,
+    /// The next of the hub's own secrets; beyond everything if there is none.
+    own_next: Range<usize>,
+    /// The next clue at or after `at`, once it was looked for, and where the next skip may start.
+    clue: usize,
+    pub(super) awake: usize,
     out: String,
     copied: usize,
 }
@@ -62,8 +71,8 @@ struct Word {
     path: bool,
 }
 
-impl<'a> Scan<'a> {
-    pub(super) fn new(text: &'a str, end: End) -> Self {
+impl<'a, 'o> Scan<'a, 'o> {
+    pub(super) fn new(text: &'a str, end: End, own: Option<&'o Own>) -> Self {
         Self {
             text,
             bytes: text.as_bytes(),
@@ -76,15 +85,25 @@ impl<'a> Scan<'a> {
             quoted: false,
             word: Word::default(),
             starts_line: true,
+            own,
+            own_next: 0..0,
+            clue: 0,
+            awake: 0,
             out: String::new(),
             copied: 0,
         }
     }
 
     pub(super) fn run(mut self) -> Cow<'a, str> {
+        self.find_own(0);
+        self.clue = clue::next(self.bytes, 0);
         // One step beyond the last byte: that is where the last name ends.
         while self.at <= self.bytes.len() {
-            match self.look() {
+            if self.at >= self.awake && self.is_idle() {
+                self.skip();
+            }
+            let found = if self.at == self.own_next.start { Some(self.own_next.clone()) } else { self.look() };
+            match found {
                 Some(secret) => self.hide(secret),
                 None => self.at += 1,
             }
@@ -106,10 +125,61 @@ impl<'a> Scan<'a> {
         self.end == End::Cut && at == self.bytes.len()
     }
 
+    /// Nothing that was seen so far has a bearing on what comes, but for the beginning of the line.
+    fn is_idle(&self) -> bool {
+        self.name.is_none() && self.command.is_none() && self.word.first.is_none()
+    }
+
+    /// Goes on to the word that the next clue is in, or to the hub's next own secret.
+    fn skip(&mut self) {
+        if self.clue < self.at {
+            self.clue = clue::next(self.bytes, self.at).max(self.at);
+        }
+        self.awake = self.clue + 1;
+        if self.own_next.start <= self.clue {
+            // With nothing left, this is beyond the end.
+            self.at = self.own_next.start.min(self.bytes.len() + 1);
+            return;
+        }
+        if self.clue >= self.bytes.len() {
+            self.at = self.bytes.len() + 1;
+            return;
+        }
+        let skipped = &self.bytes[self.at..self.clue];
+        let Some(last) = skipped.iter().rposition(|b| ends_word(*b)) else { return };
+        let indent = |b: u8| b == b'-' || (b.is_ascii_whitespace() && b != b'\n');
+        match skipped[..=last].iter().rposition(|b| !indent(*b)) {
+            Some(before) if skipped[before] == b'\n' => {
+                self.at += before + 1;
+                self.starts_line = true;
+            }
+            Some(_) => {
+                self.at += last + 1;
+                self.starts_line = false;
+            }
+            None => {}
+        }
+    }
+
+    fn find_own(&mut self, from: usize) {
+        let found = self.own.and_then(|own| {
+            let whole = own.find(self.bytes, from);
+            if whole.is_some() || self.end == End::Whole {
+                return whole;
+            }
+            own.cut_off(self.bytes).filter(|at| *at >= from).map(|at| at..self.bytes.len())
+        });
+        self.own_next = found.unwrap_or(usize::MAX..usize::MAX);
+    }
+
     fn hide(&mut self, mut secret: Range<usize>) {
         // A run of letters and dashes may have taken the beginning of a key block along.
         if self.bytes[secret.clone()].ends_with(b"-----BEGIN") {
             secret.end = self.key_block(secret.end - 10).map_or(secret.end, |block| block.end);
+        }
+        while self.own_next.start < secret.end {
+            secret.end = secret.end.max(self.own_next.end);
+            self.find_own(self.own_next.end);
         }
         if self.text[secret.clone()] != *HIDDEN {
             self.out.push_str(&self.text[self.copied..secret.start]);
@@ -170,7 +240,8 @@ impl<'a> Scan<'a> {
             "sshpass" => self.begin_command(Command::SshPass),
             _ => {}
         }
-        name.secret.and_then(|reach| self.assigned(name, reach))
+        let reach = name.secret.filter(|_| !is_about(&self.text[name.start..name.end]))?;
+        self.assigned(name, reach)
     }
 
     fn begin_command(&mut self, command: Command) {
@@ -193,8 +264,7 @@ impl<'a> Scan<'a> {
                 self.word.path = true;
                 return self.url_password(self.at + 3);
             }
-            b'?' | b'&' | b';' | b',' | b'(' | b'{' | b'[' | b'=' | b'<' | b'>' | b'|' => self.word = Word::default(),
-            _ if byte.is_ascii_whitespace() || is_mark(byte) => self.word = Word::default(),
+            _ if ends_word(byte) => self.word = Word::default(),
             _ => {
                 let first = *self.word.first.get_or_insert(byte);
                 self.word.path |= byte == b'/' && matches!(first, b'/' | b'.' | b'~' | b'$');
@@ -209,6 +279,11 @@ impl<'a> Scan<'a> {
     }
 }
 
-pub(super) fn is_name(byte: u8) -> bool {
+/// What stands before such a byte has no bearing on what comes after it.
+fn ends_word(byte: u8) -> bool {
+    byte.is_ascii_whitespace() || is_mark(byte) || b"?&;,({[=<>|".contains(&byte)
+}
+
+pub(super) const fn is_name(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-')
 }

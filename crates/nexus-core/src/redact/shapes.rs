@@ -3,11 +3,11 @@
 use std::ops::Range;
 
 use super::ahead::Wanted;
-use super::begins;
+use super::names::begins;
 use super::scan::{Name, Scan};
 
 /// Prefix of a well-known kind of token, and how many characters must follow for it to be one.
-/// `shaped` knows their first letters.
+/// `shaped` knows their first letters, and `clue` four of each.
 pub(super) const TOKENS: &[(&str, usize)] = &[
     ("ghp_", 30),
     ("gho_", 30),
@@ -41,7 +41,7 @@ const SHORTEST_BEARER: usize = 8;
 /// `basic authentication failed` has no secret in it.
 const NOT_CREDENTIALS: &[&str] = &["authenticat", "authoriz", "credential", "challenge"];
 
-impl Scan<'_> {
+impl Scan<'_, '_> {
     /// A secret that starts at this byte of a name.
     pub(super) fn shaped(&self, byte: u8, name: &mut Name) -> Option<Range<usize>> {
         match byte {

@@ -1,3 +1,8 @@
+mod lines;
+mod output;
+mod own;
+mod skipping;
+
 use std::borrow::Cow;
 use std::time::{Duration, Instant};
 
@@ -5,6 +10,7 @@ use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
 use super::kept::{CUT, LONGEST, MOST};
+use super::names::SECRET_WORDS;
 use super::shapes::TOKENS;
 use super::*;
 

@@ -22,7 +22,24 @@ pub(super) fn is_mark(byte: u8) -> bool {
     matches!(byte, b'"' | b'\'' | b'`')
 }
 
-impl Scan<'_> {
+/// Where the mark stands that closes the quote. A mark inside has more backslashes than the outer ones,
+/// a closing one after backslashes has a multiple of them more.
+fn closing(bytes: &[u8], quote: Quote, lines: Lines) -> Option<usize> {
+    let mut escapes = 0;
+    for (i, byte) in bytes[quote.inside..].iter().enumerate() {
+        match *byte {
+            b'\\' => escapes += 1,
+            b'\n' if lines == Lines::One => return None,
+            mark if mark == quote.mark && escapes % (2 * quote.escapes + 2) == quote.escapes => {
+                return Some(quote.inside + i);
+            }
+            _ => escapes = 0,
+        }
+    }
+    None
+}
+
+impl Scan<'_, '_> {
     pub(super) fn byte(&self, at: usize) -> Option<u8> {
         self.bytes.get(at).copied()
     }
@@ -57,21 +74,8 @@ impl Scan<'_> {
         Some(Quote { mark, escapes, inside: at + escapes + 1 })
     }
 
-    /// Where the mark stands that closes the quote. A mark inside has more backslashes than the outer ones,
-    /// a closing one after backslashes has a multiple of them more.
     pub(super) fn closing(&self, quote: Quote, lines: Lines) -> Option<usize> {
-        let mut escapes = 0;
-        for (i, byte) in self.bytes[quote.inside..].iter().enumerate() {
-            match *byte {
-                b'\\' => escapes += 1,
-                b'\n' if lines == Lines::One => return None,
-                mark if mark == quote.mark && escapes % (2 * quote.escapes + 2) == quote.escapes => {
-                    return Some(quote.inside + i);
-                }
-                _ => escapes = 0,
-            }
-        }
-        None
+        closing(self.bytes, quote, lines)
     }
 
     /// Where a word ends that is not quoted; quotes may open within it: `Some("x")`, `a"b c"`.
@@ -140,14 +144,25 @@ impl Scan<'_> {
         at
     }
 
+    /// Where the quote closes that was opened right before `name`: `"PASSWORD=correct horse"`. Looks not far.
+    pub(super) fn enclosing_end(&self, from: usize, name: usize) -> Option<usize> {
+        const FAR: usize = 1_000;
+        let quote = self.enclosing(from, name)?;
+        let near = &self.bytes[..self.bytes.len().min(from + FAR)];
+        closing(near, quote, Lines::One).map(|close| close - quote.escapes)
+    }
+
+    /// The quote that was opened right before `name`, as if its inside started at `from`.
+    fn enclosing(&self, from: usize, name: usize) -> Option<Quote> {
+        let before = &self.bytes[self.floor..name];
+        let (mark, before) = before.split_last().filter(|(mark, _)| is_mark(**mark))?;
+        let escapes = before.iter().rev().take_while(|b| **b == b'\\').count();
+        Some(Quote { mark: *mark, escapes, inside: from })
+    }
+
     /// Where the line ends, or the quote that was opened right before `name`.
     pub(super) fn line_end(&self, from: usize, name: usize) -> usize {
-        let before = &self.bytes[self.floor..name];
-        let enclosing = before.last().filter(|b| is_mark(**b)).map(|mark| {
-            let escapes = before[..before.len() - 1].iter().rev().take_while(|b| **b == b'\\').count();
-            Quote { mark: *mark, escapes, inside: from }
-        });
-        if let Some(quote) = enclosing
+        if let Some(quote) = self.enclosing(from, name)
             && let Some(close) = self.closing(quote, Lines::One)
         {
             return close - quote.escapes;

@@ -156,12 +156,16 @@ impl Bench {
             cancel: CancellationToken::new(),
             client: Arc::new(Deaf),
         };
-        Self { hub: Hub::new(catalogue, kept.clone(), policy), kept, yard, cx }
+        let hub = Hub::new(catalogue, kept.clone(), policy);
+        drop(hub.catalogue.attach(Arc::new(nexus_core::approval::tools(hub.approvals.clone()).unwrap())));
+        Self { hub, kept, yard, cx }
     }
 
     pub async fn call(&self, tool: &str, args: Value) -> Result<Outcome, UnknownTool> {
         let Value::Object(args) = args else { panic!("{args}") };
-        self.hub.call(Call { tool: tool.to_owned(), args: Arguments::Tree(args), cx: self.cx.clone() }).await
+        self.hub
+            .call(Call { tool: tool.to_owned(), args: Arguments::Tree(args), said: None, cx: self.cx.clone() })
+            .await
     }
 
     pub async fn reply(&self, tool: &str, args: Value) -> Reply {
@@ -182,10 +186,10 @@ impl Bench {
         self.yard.ran.load(Ordering::SeqCst)
     }
 
-    /// `event tool decision how outcome` of each row, with `-` for what is not said.
+    /// `event tool decision how outcome` of each row, with `-` for what is not said. Only the event where it is no call.
     pub fn rows(&self) -> Vec<String> {
         let told = |row: &Row| {
-            let call = row.call.as_ref().unwrap();
+            let Some(call) = &row.call else { return row.event.as_str().to_owned() };
             let said = |part: Option<&'static str>| part.unwrap_or("-");
             let (decision, how, outcome) = (said(call.decision), said(call.how), said(call.outcome));
             format!("{} {} {decision} {how} {outcome}", row.event.as_str(), call.tool)

@@ -1,5 +1,6 @@
 //! `get_session_info`: tells a model where it is, who it is there, and what a write will take.
 
+use nexus_core::approval::Mode;
 use nexus_core::clock;
 use nexus_core::gate::Writes;
 use nexus_core::principal::Level;
@@ -32,6 +33,8 @@ pub struct SessionInfo {
     /// What your client calls itself.
     client: Option<String>,
     writes: WritesNow,
+    /// How a human is asked: `ask` through your client where it can, `chat` by you, `operator` only outside of your reach.
+    approval: String,
     /// Tools (`*` for any run of characters) whose writes are allowed to your key for good.
     always_approved: Vec<String>,
     /// What happens when you call a tool that changes something.
@@ -68,7 +71,7 @@ impl Tool<Toolbox> for GetSessionInfo {
         let read_only = env.settings.read_only || principal.read_only;
         Ok(SessionInfo {
             principal: principal.id.to_string(),
-            level: principal.level,
+            level: principal.level_now(),
             read_only,
             session: session.id.to_string(),
             started: session.started.to_string(),
@@ -77,8 +80,9 @@ impl Tool<Toolbox> for GetSessionInfo {
             era: cx.era.as_str().to_owned(),
             client: cx.client_name.as_deref().map(str::to_owned),
             writes,
+            approval: env.settings.approval.as_str().to_owned(),
             always_approved: principal.approved.iter().map(str::to_owned).collect(),
-            a_write_needs: what_a_write_needs(read_only, principal.level, writes).to_owned(),
+            a_write_needs: what_a_write_needs(read_only, principal.level_now(), writes, env.settings.approval).to_owned(),
             nodes: env.node_names().into_iter().map(str::to_owned).collect(),
             version: env.settings.version.to_owned(),
         })
@@ -86,7 +90,7 @@ impl Tool<Toolbox> for GetSessionInfo {
 }
 
 /// The gate's table in words; the gate decides, this only foretells.
-fn what_a_write_needs(read_only: bool, level: Level, writes: WritesNow) -> &'static str {
+fn what_a_write_needs(read_only: bool, level: Level, writes: WritesNow, mode: Mode) -> &'static str {
     match (read_only, level, writes) {
         (true, _, _) => "nothing helps: this hub or this key is read-only, every write is refused",
         (false, Level::Sandboxed, _) => "nothing helps: this key is sandboxed, every write is refused",
@@ -94,9 +98,13 @@ fn what_a_write_needs(read_only: bool, level: Level, writes: WritesNow) -> &'sta
         (false, Level::Trusted, WritesNow::Approved) => {
             "nothing more: a human has approved this session's writes (some tools may still ask each time)"
         }
-        (false, Level::Trusted, WritesNow::Locked) => {
-            "a human's approval: the first write asks for it, or answers `approval_required` and says how to get it"
-        }
+        (false, Level::Trusted, WritesNow::Locked) => match mode {
+            Mode::Ask => {
+                "a human's approval: the first write asks for it, or answers `approval_required` and says how to get it"
+            }
+            Mode::Chat => "a human's approval: ask them in chat, and call `approve_writes` when they say yes",
+            Mode::Operator => "the operator's approval at the hub's command line: the first write gives a code for it",
+        },
     }
 }
 
@@ -108,9 +116,9 @@ mod tests {
     fn read_only_is_told_before_anything_else() {
         for level in Level::ALL {
             for writes in [WritesNow::Locked, WritesNow::Approved] {
-                assert!(what_a_write_needs(true, level, writes).contains("read-only"));
+                assert!(what_a_write_needs(true, level, writes, Mode::Ask).contains("read-only"));
             }
         }
-        assert!(what_a_write_needs(false, Level::Trusted, WritesNow::Locked).contains("approval"));
+        assert!(what_a_write_needs(false, Level::Trusted, WritesNow::Locked, Mode::Ask).contains("approval"));
     }
 }

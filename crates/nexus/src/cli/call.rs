@@ -8,6 +8,9 @@ use clap::Args;
 use comfy_table::{Table, presets};
 use serde_json::{Value, json};
 
+use nexus_core::text;
+use nexus_mcp::client::Person;
+
 use super::{print, say, tools};
 use crate::config::Loaded;
 
@@ -29,14 +32,12 @@ impl Call {
         if !arguments.is_object() {
             bail!("the arguments must be an object, for example '{}'", json!({ "path": "/etc/hostname" }));
         }
-        let client = tools::connect(&loaded).await?;
-        let watched = std::io::stderr().is_terminal() && !self.json;
-        let mut progress = |message: &str| {
-            if watched {
-                say(message);
-            }
+        let mut person = AtTheTerminal {
+            watches: std::io::stderr().is_terminal() && !self.json,
+            answers: std::io::stdin().is_terminal() && std::io::stderr().is_terminal(),
         };
-        let result = client.call(&self.tool, &arguments, &mut progress).await?;
+        let client = tools::connect(&loaded, person.answers).await?;
+        let result = client.call(&self.tool, &arguments, &mut person).await?;
         let failed = result["isError"] == true;
         if self.json {
             print(&format!("{}\n", serde_json::to_string_pretty(&result)?))?;
@@ -48,6 +49,45 @@ impl Call {
         Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
     }
 }
+
+/// The person at the terminal: sees what a tool says meanwhile, and can be asked.
+struct AtTheTerminal {
+    watches: bool,
+    answers: bool,
+}
+
+impl Person for AtTheTerminal {
+    fn hears(&mut self, message: &str) {
+        if self.watches {
+            say(&text::clean(message));
+        }
+    }
+
+    fn asked(&mut self, form: &Value) -> Value {
+        if !self.answers {
+            return json!({ "action": "cancel" });
+        }
+        let offered = |word: &str| {
+            let choices = form["requestedSchema"]["properties"]["decision"]["enum"].as_array();
+            choices.is_some_and(|choices| choices.iter().any(|choice| choice == word))
+        };
+        let choices: Vec<_> = CHOICES.into_iter().filter(|(_, decision, _)| offered(decision)).collect();
+        let words: Vec<String> = choices.iter().map(|(key, _, words)| format!("[{key}] {words}")).collect();
+        say(&format!("{}\n{}", text::clean(form["message"].as_str().unwrap_or_default()), words.join("  ")));
+        let mut typed = String::new();
+        let read = std::io::stdin().read_line(&mut typed).unwrap_or(0);
+        let typed = typed.trim().to_lowercase();
+        match choices.iter().find(|(key, decision, _)| typed == *key || typed == *decision) {
+            Some((_, decision, _)) => json!({ "action": "accept", "content": { "decision": decision } }),
+            None if read == 0 => json!({ "action": "cancel" }),
+            None => json!({ "action": "decline" }),
+        }
+    }
+}
+
+/// What is typed, what it means, and how it is shown.
+const CHOICES: [(&str, &str, &str); 3] =
+    [("y", "once", "yes, this once"), ("s", "session", "yes, and all writes of this session"), ("n", "no", "no")];
 
 /// The structured reply, spread out, with texts as texts; or the plain text.
 fn readable(result: &Value) -> String {

@@ -3,11 +3,14 @@
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use clap::{Args, CommandFactory};
 use serde_json::Value;
 
+use nexus_core::approval::{self, Approvals, Mode};
+use nexus_core::audit::Nowhere;
 use nexus_core::provider::Provider;
 use nexus_core::tool::{Access, ToolSpec};
 
@@ -80,7 +83,8 @@ fn tools() -> Result<String> {
     let env = Env::default();
     let loaded = config::load(None, Some(Path::new("/nonexistent")), &env)?;
     let family = wire::built_in(&loaded.config, &loaded.data, &env)?;
-    let mut specs: Vec<_> = family.tools().to_vec();
+    let gate = approval::tools(Arc::new(Approvals::new(Mode::Ask, Arc::new(Nowhere))))?;
+    let mut specs: Vec<_> = family.tools().iter().chain(gate.tools().iter()).cloned().collect();
     specs.sort_by(|a, b| a.name.cmp(&b.name));
     for spec in specs {
         tool(&spec, &mut out);

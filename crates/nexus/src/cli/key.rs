@@ -9,18 +9,20 @@ use comfy_table::{Table, presets};
 use jiff::{SignedDuration, Timestamp};
 
 use nexus_core::clock;
-use nexus_core::principal::Level;
+use nexus_core::principal::{Level, SessionPolicy};
 use nexus_core::tasks::Tasks;
 use nexus_mcp::front::auth::{Keys, Rate};
 
 use super::{print, say};
 use crate::audit::Journal;
+use crate::audit::alive::{self, Alive};
 use crate::config::Loaded;
 use crate::control::{self, Answer, Order};
 use crate::hold;
 use crate::keyring::{Keyring, Listed, NewKey};
 use crate::private;
 use crate::store::Store;
+use crate::store::chain::Chain;
 
 #[derive(Debug, Subcommand)]
 pub enum Key {
@@ -37,6 +39,15 @@ pub enum Key {
         /// Tools it may not use, even when allowed
         #[arg(long, value_name = "PATTERN")]
         deny: Vec<String>,
+        /// Writes that need no approval with this key, as patterns
+        #[arg(long, value_name = "PATTERN")]
+        approved: Vec<String>,
+        /// Refuse every write
+        #[arg(long)]
+        read_only: bool,
+        /// `lease`: all of its calls share one session, for clients that open a session per call
+        #[arg(long, default_value = "auto", value_parser = session, value_name = "POLICY")]
+        session: SessionPolicy,
         /// When it ends: `30d`, `12h`, or a date
         #[arg(long, value_name = "WHEN", value_parser = expiry)]
         expires: Option<Timestamp>,
@@ -50,6 +61,17 @@ pub enum Key {
         #[arg(long)]
         json: bool,
     },
+    /// Change a key's level, at once: for good, or for a time after which it falls back by itself
+    Level {
+        /// Its name
+        name: String,
+        /// sandboxed: reads only; trusted: writes ask; yolo: nothing asks
+        #[arg(value_parser = level)]
+        level: Level,
+        /// For how long: `30m`, `12h`
+        #[arg(long = "for", value_name = "TIME", value_parser = expiry)]
+        until: Option<Timestamp>,
+    },
     /// Take a key out of force, at once
     Revoke {
         /// Its name
@@ -59,11 +81,20 @@ pub enum Key {
 
 impl Key {
     pub async fn run(self, loaded: Loaded) -> Result<ExitCode> {
+        let levelled = match &self {
+            Key::Level { level, until, .. } => {
+                let until = until.map_or_else(String::new, |until| format!(" until {}", local(until)));
+                Some(format!("{}{until}", level.as_str()))
+            }
+            _ => None,
+        };
         let json = matches!(&self, Key::New { json: true, .. } | Key::List { json: true });
         let (order, name) = match self {
-            Key::New { name, level, allow, deny, expires, .. } => {
-                (Order::KeyNew(NewKey { name: name.clone(), level, allow, deny, expires }), name)
+            Key::New { name, level, allow, deny, approved, read_only, session, expires, .. } => {
+                let name_wanted = name.clone();
+                (Order::KeyNew(NewKey { name, level, allow, deny, approved, read_only, session, expires }), name_wanted)
             }
+            Key::Level { name, level, until } => (Order::KeyLevel { name: name.clone(), level, until }, name),
             Key::List { .. } => (Order::KeyList, String::new()),
             Key::Revoke { name } => (Order::KeyRevoke(name.clone()), name),
         };
@@ -75,8 +106,12 @@ impl Key {
             }
             Answer::Keys(keys) if json => print(&format!("{}\n", serde_json::to_string_pretty(&keys)?))?,
             Answer::Keys(keys) => print(&format!("{}\n", table(&keys)))?,
-            Answer::Done => say(&format!("The key `{name}` is revoked.")),
-            Answer::Failed(why) => bail!(why),
+            Answer::Done => say(&match levelled {
+                Some(level) => format!("The key `{name}` is {level}."),
+                None => format!("The key `{name}` is revoked."),
+            }),
+            Answer::Failed(why) | Answer::NoSuchCode(why) => bail!(why),
+            Answer::Waiting(_) | Answer::Approved(..) | Answer::Denied(_) => bail!("the running hub answers something else"),
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -88,9 +123,11 @@ async fn carry_out(loaded: &Loaded, order: Order) -> Result<Answer> {
         return control::ask(&loaded.data, &order).await;
     }
     private::folder(&loaded.data).with_context(|| format!("the data folder {}", loaded.data.display()))?;
-    let store = Store::open(&loaded.data).await?;
+    let store = Store::open(&loaded.data, loaded.config.store.as_ref().map(|url| url.expose())).await?;
     let (journal, writing) = (Arc::new(Journal::default()), Tasks::new());
-    writing.spawn("journal", journal.clone().write_to(store.clone(), writing.stopping()));
+    let chain = Chain::new(&alive::home(&loaded.data)?);
+    let _alive = Alive::declare(&loaded.data, &chain.id)?;
+    writing.spawn("journal", journal.clone().write_to(store.clone(), chain, writing.stopping()));
     let keys = Arc::new(Keys::new(Rate { per_second: 1, burst: 1 }));
     let keyring = Keyring::new(loaded.config.clone(), store.clone(), &loaded.data, keys);
     let answer = control::carry_out(order, &keyring, &*journal).await;
@@ -111,13 +148,44 @@ fn table(keys: &[Listed]) -> Table {
         let expires = key.expires.map_or_else(|| "never".to_owned(), |expires| expires.to_string());
         table.add_row([
             key.name.clone(),
-            key.level.as_str().to_owned(),
+            level_of(key),
             from,
             format!("{}{denied}", key.allow.join(" ")),
             expires,
         ]);
     }
     table
+}
+
+/// Its level, what narrows or widens it, and how long a raised one holds.
+fn level_of(key: &Listed) -> String {
+    let mut words = vec![match (key.raised, key.raised_until) {
+        (Some(raised), Some(until)) => format!("{} until {}, then {}", raised.as_str(), local(until), key.level.as_str()),
+        _ => key.level.as_str().to_owned(),
+    }];
+    if key.read_only {
+        words.push("read-only".to_owned());
+    }
+    if !key.approved.is_empty() {
+        words.push(format!("approved: {}", key.approved.join(" ")));
+    }
+    if key.session == SessionPolicy::Lease {
+        words.push("one lease".to_owned());
+    }
+    words.join(", ")
+}
+
+/// A time to the second, as clocks show it.
+fn local(point: Timestamp) -> String {
+    point.to_zoned(jiff::tz::TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S").to_string()
+}
+
+fn session(text: &str) -> Result<SessionPolicy, String> {
+    match text {
+        "auto" => Ok(SessionPolicy::Auto),
+        "lease" => Ok(SessionPolicy::Lease),
+        _ => Err("auto or lease".to_owned()),
+    }
 }
 
 fn level(text: &str) -> Result<Level, String> {

@@ -58,9 +58,10 @@ impl Serve {
         // Behind everything that can fail: a key is shown once.
         let new_key = first_key(&assembly, config).await?;
         let front = self.front(&assembly, config, address);
-        control::listen(data, None, assembly.keyring.clone(), assembly.journal.clone(), &assembly.tasks)
+        control::listen(data, None, assembly.keyring.clone(), assembly.hub.clone(), &assembly.tasks)
             .context("the control socket")?;
         assembly.journal.post(Row::new(Event::HubStarted).detail(format!("{address}, pid {}", std::process::id())));
+        assembly.start_background(&loaded);
         announce(&mut lock, address, new_key.as_deref(), &loaded)?;
 
         let serving = assembly.tasks.spawn("door", door::serve(front, listener));

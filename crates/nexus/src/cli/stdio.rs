@@ -27,18 +27,17 @@ pub async fn run(loaded: Loaded, env: &Env) -> Result<ExitCode> {
     match hold::claim(&loaded.data)? {
         Claim::Mine(mut lock) => {
             lock.announce(&Holder { pid: std::process::id(), mcp: None })?;
-            control::listen(
-                &loaded.data,
-                Some(lock),
-                assembly.keyring.clone(),
-                assembly.journal.clone(),
-                &assembly.tasks,
-            )?;
+            let (keyring, hub) = (assembly.keyring.clone(), assembly.hub.clone());
+            let lock = (lock, assembly.background.clone());
+            control::listen(&loaded.data, Some(lock), keyring, hub, &assembly.tasks)?;
+            assembly.start_background(&loaded);
         }
         Claim::Taken(holder) => {
             info!("a door only: process {} does the background work of this data folder", holder.pid);
         }
     }
+    // Its questions are its own, whoever holds the data folder now or later.
+    control::listen_beside(&loaded.data, assembly.hub.clone(), &assembly.tasks)?;
     let principal = Arc::new(Principal::new(LOCAL, Level::Trusted));
     let session = Arc::new(Session::open(SessionKey::Stdio, Transport::Stdio));
     let row = |event| Row {

@@ -25,7 +25,7 @@ pub struct Tools {
 
 impl Tools {
     pub async fn run(self, loaded: Loaded) -> Result<ExitCode> {
-        let mut tools = connect(&loaded).await?.tools().await?;
+        let mut tools = connect(&loaded, false).await?.tools().await?;
         if let Some(name) = &self.name {
             tools.retain(|tool| tool["name"] == name.as_str());
             if tools.is_empty() {
@@ -41,8 +41,8 @@ impl Tools {
     }
 }
 
-/// A connection to the hub of this data folder, with the key that is kept there.
-pub async fn connect(loaded: &Loaded) -> Result<Client> {
+/// A connection to the hub of this data folder, with the key that is kept there. `asks`: there is somebody to ask.
+pub async fn connect(loaded: &Loaded, asks: bool) -> Result<Client> {
     let running = hold::holder(&loaded.data);
     let url = match running {
         Some(hold::Holder { mcp: Some(mcp), .. }) => mcp,
@@ -51,7 +51,7 @@ pub async fn connect(loaded: &Loaded) -> Result<Client> {
     let Some(key) = keyring::stored_key(&loaded.config, &loaded.data)? else {
         bail!("this command needs a key: MCP_API_KEY, or the one a hub without configured keys makes itself");
     };
-    match Client::connect(&url, &key, Tasks::new()).await {
+    match Client::connect(&url, &key, Tasks::new(), asks).await {
         Err(ClientError::WrongKey) => {
             bail!("the hub at {url} does not take this key; is MCP_API_KEY the one it was started with?")
         }

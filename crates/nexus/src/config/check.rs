@@ -29,6 +29,8 @@ pub struct Config {
     pub server: Server,
     pub keys: Vec<Key>,
     pub approval: Approval,
+    /// None: SQLite in the data folder.
+    pub store: Option<PostgresUrl>,
     pub audit: Audit,
     pub loki: Loki,
     pub shell: Shell,
@@ -110,6 +112,7 @@ pub fn check(root: &Node, base: &Path, env: &Env, faults: &mut Faults) -> Option
     let environment = environment(env, faults);
     check_keys(root, env, faults);
     check_agents(root, faults);
+    check_store(root, faults);
     let mut file = file.or_else(File::absent)?;
     overrule(&mut file, env, faults);
     resolve_paths(&mut file, base, env);
@@ -117,6 +120,7 @@ pub fn check(root: &Node, base: &Path, env: &Env, faults: &mut Faults) -> Option
         server: file.server,
         keys: file.keys,
         approval: file.approval,
+        store: file.store,
         audit: file.audit,
         loki: file.loki,
         shell: file.shell,
@@ -133,11 +137,6 @@ pub fn check(root: &Node, base: &Path, env: &Env, faults: &mut Faults) -> Option
 }
 
 fn environment(env: &Env, faults: &mut Faults) -> Environment {
-    if let Some(url) = env.secret(EnvVar::NexusStore, faults)
-        && let Err(problem) = PostgresUrl::parse(url.expose())
-    {
-        faults.environment(EnvVar::NexusStore.name(), problem);
-    }
     Environment {
         api_key: env.secret(EnvVar::McpApiKey, faults).and_then(|key| api_key(key, faults)),
         log_filter: env.value(EnvVar::NexusLog, faults),
@@ -176,6 +175,12 @@ fn overrule(file: &mut File, env: &Env, faults: &mut Faults) {
     set::<IpAddr>(&mut file.links.host, env.value(EnvVar::CcLinkHost, faults));
     set(&mut file.links.port, env.value(EnvVar::CcLinkPort, faults));
     set(&mut file.links.probe_timeout_ms, env.value(EnvVar::CcProbeTimeoutMs, faults));
+    if let Some(url) = env.secret(EnvVar::NexusStore, faults) {
+        match PostgresUrl::parse(url.expose()) {
+            Ok(url) => file.store = Some(url),
+            Err(problem) => faults.environment(EnvVar::NexusStore.name(), problem),
+        }
+    }
 
     fn set<T>(setting: &mut T, value: Option<T>) {
         if let Some(value) = value {
@@ -208,6 +213,16 @@ fn check_keys(root: &Node, env: &Env, faults: &mut Faults) {
     }
     for target in keys().filter_map(|key| key.get("target")) {
         check_target(root, target, faults);
+    }
+}
+
+/// A password does not belong in a file.
+fn check_store(root: &Node, faults: &mut Faults) {
+    let Some(store) = root.get("store") else { return };
+    let url = store.text().and_then(|text| PostgresUrl::parse(text).ok());
+    if url.is_some_and(|url| url.password().is_some()) {
+        let problem = Problem::new("the URL of the store must not hold a password");
+        faults.at(store.spot, problem.hint("put the whole URL into NEXUS_STORE, or its path into NEXUS_STORE_FILE"));
     }
 }
 

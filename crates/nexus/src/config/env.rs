@@ -50,7 +50,7 @@ variables! {
     NexusData = "NEXUS_DATA",
     /// Log filter (`info`, `nexus=debug,warn`); beats `server.log_level`.
     NexusLog = "NEXUS_LOG",
-    /// Database of several hubs (`postgres://…`); arrives with a later release.
+    /// PostgreSQL in place of the SQLite file (`postgres://…`), for several hubs; beats `store`.
     NexusStore = "NEXUS_STORE" secret,
     /// The key named `default`, at least 32 characters.
     McpApiKey = "MCP_API_KEY" secret,

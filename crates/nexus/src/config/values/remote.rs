@@ -1,6 +1,13 @@
 //! Where things are kept elsewhere: Git remotes, branch names, the database.
 
+use std::fmt;
+use std::str::FromStr;
+
+use secrecy::{ExposeSecret, SecretString};
 use serde::Serialize;
+use sqlx::postgres::PgConnectOptions;
+
+use nexus_core::redact;
 
 use super::net::host_port;
 use super::text;
@@ -89,9 +96,46 @@ text! {
     |text| text.len() == 32 && text.bytes().all(|c| c.is_ascii_hexdigit())
 }
 
-/// There is no value of this type yet: the record and everything else lie in SQLite.
-#[derive(Clone, Debug, Serialize)]
-pub enum PostgresUrl {}
+/// Where a PostgreSQL is. Shown without its password.
+#[derive(Clone)]
+pub struct PostgresUrl(SecretString);
+
+impl PostgresUrl {
+    pub fn expose(&self) -> &str {
+        self.0.expose_secret()
+    }
+
+    /// The password in it, which a file must not hold.
+    pub fn password(&self) -> Option<&str> {
+        let (_, rest) = self.expose().split_once("://")?;
+        let authority = rest.split(['/', '?']).next()?;
+        let (user, _) = authority.rsplit_once('@')?;
+        let password = user.split_once(':').map(|(_, password)| password);
+        password.or_else(|| self.expose().split_once("password=")?.1.split('&').next())
+    }
+}
+
+impl fmt::Debug for PostgresUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.shown())
+    }
+}
+
+impl PostgresUrl {
+    fn shown(&self) -> String {
+        let url = self.expose();
+        match self.password() {
+            Some(password) if !password.is_empty() => url.replace(password, redact::HIDDEN),
+            _ => url.to_owned(),
+        }
+    }
+}
+
+impl Serialize for PostgresUrl {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.shown())
+    }
+}
 
 impl Value for PostgresUrl {
     fn kind() -> String {
@@ -100,9 +144,12 @@ impl Value for PostgresUrl {
 
     fn parse(text: &str) -> Result<Self, Problem> {
         let postgres = ["postgres://", "postgresql://"].iter().any(|scheme| text.starts_with(scheme));
-        let what = if postgres { "PostgreSQL arrives with a later release" } else { "not a `postgres://` URL" };
-        Err(Problem::new(format!("cannot be used as the store: {what}"))
-            .hint("leave it out: SQLite in the data folder"))
+        // The problem must not repeat the text: it may hold a password.
+        if !postgres || PgConnectOptions::from_str(text).is_err() {
+            return Err(Problem::new("is not a `postgres://` URL")
+                .hint("postgres://nexus@db.lan/nexus; left out, SQLite in the data folder is used"));
+        }
+        Ok(Self(text.into()))
     }
 }
 

@@ -2,26 +2,46 @@
 
 use std::path::Path;
 
-use sqlx::{ConnectOptions, FromRow};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use sqlx::ConnectOptions;
 
 use super::{DEADLINE, Hub, LOOK_AGAIN};
 
-/// One row, without what changes from run to run.
-#[derive(Clone, Debug, FromRow)]
+/// One row, as its body in the store tells it.
+#[derive(Clone, Debug, Deserialize)]
 pub struct AuditRow {
+    pub id: String,
+    pub chain: String,
+    pub seq: i64,
+    pub at: String,
     pub event: String,
+    pub session: Option<String>,
     pub principal: Option<String>,
     pub transport: Option<String>,
     pub era: Option<String>,
     pub client: Option<String>,
+    #[serde(rename = "call")]
     pub call_id: Option<String>,
     pub tool: Option<String>,
+    pub origin: Option<String>,
     pub access: Option<String>,
+    pub node: Option<String>,
+    pub summary: Option<String>,
+    #[serde(default, deserialize_with = "as_text")]
     pub arguments: Option<String>,
+    pub digest: Option<String>,
     pub decision: Option<String>,
     pub how: Option<String>,
     pub outcome: Option<String>,
+    pub duration_us: Option<u64>,
     pub detail: Option<String>,
+    pub hash: String,
+}
+
+/// Arguments as the text that they are.
+fn as_text<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
+    Ok(Option::<Box<RawValue>>::deserialize(from)?.map(|raw| raw.get().to_owned()))
 }
 
 impl AuditRow {
@@ -41,9 +61,9 @@ impl AuditRow {
 pub async fn rows(data: &Path) -> Vec<AuditRow> {
     let options = sqlx::sqlite::SqliteConnectOptions::new().filename(data.join("nexus.db")).read_only(true);
     let mut connection = options.connect().await.unwrap();
-    let all = "SELECT event, principal, transport, era, client, call_id, tool, access, arguments, \
-               decision, how, outcome, detail FROM audit ORDER BY rowid";
-    sqlx::query_as(all).fetch_all(&mut connection).await.unwrap()
+    let bodies: Vec<String> =
+        sqlx::query_scalar("SELECT body FROM audit ORDER BY pos").fetch_all(&mut connection).await.unwrap();
+    bodies.iter().map(|body| serde_json::from_str(body).unwrap()).collect()
 }
 
 impl Hub {

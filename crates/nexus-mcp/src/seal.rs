@@ -6,14 +6,14 @@ use subtle::ConstantTimeEq;
 use uuid::Uuid;
 
 /// A key that lives as long as the process; what it sealed is worth nothing to the next one.
-pub(super) struct Seal([u8; 32]);
+pub(crate) struct Seal([u8; 32]);
 
 /// Hexadecimal digits of a code.
 const CODE: usize = 64;
 
 impl Seal {
     /// From two random ids: 244 bits nobody can guess.
-    pub(super) fn random() -> Self {
+    pub(crate) fn random() -> Self {
         let mut key = [0; 32];
         key[..16].copy_from_slice(Uuid::new_v4().as_bytes());
         key[16..].copy_from_slice(Uuid::new_v4().as_bytes());
@@ -21,13 +21,13 @@ impl Seal {
     }
 
     /// The state as text that [`Seal::open`] takes back only for the same `purpose`.
-    pub(super) fn close(&self, purpose: &[&str], state: &Value) -> String {
+    pub(crate) fn close(&self, purpose: &[&str], state: &Value) -> String {
         let state = state.to_string();
         self.code(purpose, &state) + &state
     }
 
     /// None: not from us, changed, or meant for something else.
-    pub(super) fn open(&self, purpose: &[&str], sealed: &str) -> Option<Value> {
+    pub(crate) fn open(&self, purpose: &[&str], sealed: &str) -> Option<Value> {
         let (code, state) = sealed.split_at_checked(CODE)?;
         let ours = self.code(purpose, state);
         bool::from(ours.as_bytes().ct_eq(code.as_bytes())).then(|| serde_json::from_str(state).ok())?
@@ -58,6 +58,7 @@ fn hmac(key: &[u8], message: &[u8]) -> [u8; 32] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
     use serde_json::json;
 
     #[test]
@@ -73,6 +74,18 @@ mod tests {
         assert_eq!(Seal::random().open(&["tool", "key"], &sealed), None);
         assert_eq!(seal.open(&["tool", "key"], "short"), None);
         assert_eq!(seal.open(&["tool", "key"], &"ü".repeat(100)), None);
+    }
+
+    proptest! {
+        #[test]
+        fn a_single_flipped_bit_breaks_it(at in 0..10_000usize, bit in 0..8u32) {
+            let seal = Seal::random();
+            let mut sealed = seal.close(&["tool"], &json!("0190.77.abcdef")).into_bytes();
+            let at = at % sealed.len();
+            sealed[at] ^= 1 << bit;
+            let opened = String::from_utf8(sealed).ok().and_then(|sealed| seal.open(&["tool"], &sealed));
+            prop_assert_eq!(opened, None);
+        }
     }
 
     /// RFC 4231, test case 2.

@@ -1,0 +1,359 @@
+//! Who says yes, and what waits for it: every question that was put to a human has its place on one desk.
+//!
+//! A question leaves the desk when it is answered, when its time is over, or when its session is gone. What the
+//! operator says at the command line comes through [`Approvals::approve`] and [`Approvals::deny`]; what a client
+//! brings back comes with the next try of the call, and the hub looks here whether it was ever asked.
+
+mod approve_writes;
+mod desk;
+mod revoke_writes;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use thiserror::Error;
+use tokio::sync::watch;
+use uuid::Uuid;
+
+use crate::audit::{Event, NotRecorded, Row, Sink};
+use crate::call::CallKey;
+use crate::clock;
+use crate::gate::{About, Answer, By, Why, Writes};
+use crate::provider::{Origin, Own};
+use crate::session::Session;
+use crate::tool::{BadTool, Entry, Family};
+
+pub use approve_writes::ApproveWrites;
+pub(crate) use desk::Facts;
+use desk::{Desk, Standing, Waiting};
+pub use revoke_writes::RevokeWrites;
+
+/// How a human is asked (`approval.mode`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// Through the client where it can, else in chat.
+    #[default]
+    Ask,
+    /// The model asks in chat.
+    Chat,
+    /// Only at the hub's own command line.
+    Operator,
+}
+
+impl Mode {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Mode::Ask => "ask",
+            Mode::Chat => "chat",
+            Mode::Operator => "operator",
+        }
+    }
+}
+
+/// How long a code can be approved, and an approval of one call waits for that call.
+pub const CODE_LIFE: Duration = Duration::from_secs(15 * 60);
+
+/// How long an answer that the client brings back counts.
+pub const TICKET_LIFE: Duration = Duration::from_secs(5 * 60);
+
+/// The name of a question, for people: eight characters that are not taken for each other.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Code(Box<str>);
+
+/// Without 0 and O, 1 and I.
+const LETTERS: &[u8; 32] = b"23456789ABCDEFGHJKLMNPQRSTUVWXYZ";
+
+impl Code {
+    fn random() -> Self {
+        let random = Uuid::new_v4();
+        // The bytes of a UUID that are random through and through.
+        let bytes = random.as_bytes()[..6].iter().chain(&random.as_bytes()[10..12]);
+        Self(bytes.map(|byte| char::from(LETTERS[usize::from(byte % 32)])).collect::<String>().into())
+    }
+
+    /// As a person types it: in any case, with or without dashes.
+    pub fn typed(text: &str) -> Self {
+        let kept = text.chars().filter(char::is_ascii_alphanumeric).take(16);
+        Self(kept.map(|c| c.to_ascii_uppercase()).collect::<String>().into())
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// What goes out with a question and must come back with its answer. The front door seals it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ticket {
+    nonce: Uuid,
+    /// On the monotonic clock: a ticket does not outlive the process either.
+    ends_ms: i64,
+    /// A digest of the key, the session, the tool and its arguments.
+    bound: [u8; 32],
+}
+
+impl Ticket {
+    pub fn parse(text: &str) -> Option<Self> {
+        let mut parts = text.split('.');
+        let (nonce, ends, bound) = (parts.next()?, parts.next()?, parts.next()?);
+        let mut bytes = [0; 32];
+        for (at, byte) in bytes.iter_mut().enumerate() {
+            *byte = u8::from_str_radix(bound.get(2 * at..2 * at + 2)?, 16).ok()?;
+        }
+        Some(Self { nonce: nonce.parse().ok()?, ends_ms: ends.parse().ok()?, bound: bytes })
+    }
+}
+
+impl fmt::Display for Ticket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}.", self.nonce.simple(), self.ends_ms)?;
+        self.bound.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+/// A question as the operator sees it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Shown {
+    pub code: Code,
+    pub asked: Timestamp,
+    /// The key that the call came with.
+    pub key: String,
+    pub client: Option<String>,
+    /// Its name in the record.
+    pub session: String,
+    pub tool: String,
+    pub node: String,
+    pub summary: String,
+    pub arguments: Value,
+}
+
+/// How far an approval goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Scope {
+    Once,
+    Session,
+}
+
+impl Scope {
+    fn answer(self) -> Answer {
+        match self {
+            Scope::Once => Answer::Once,
+            Scope::Session => Answer::Session,
+        }
+    }
+}
+
+#[derive(Debug, Error)]
+pub enum NotSettled {
+    #[error("no call waits under the code {0}; it was answered, has expired, or was never given out")]
+    Unknown(Code),
+    #[error("the session that asked under the code {0} is over")]
+    SessionGone(Code),
+    #[error("the code {0} is about all writes of its session; approve it without --once")]
+    NotOnce(Code),
+    #[error(transparent)]
+    NotRecorded(#[from] NotRecorded),
+}
+
+/// The desk, and how a human is asked at all.
+pub struct Approvals {
+    pub mode: Mode,
+    audit: Arc<dyn Sink>,
+    desk: Mutex<Desk>,
+    changes: watch::Sender<u64>,
+}
+
+impl fmt::Debug for Approvals {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Approvals").field("mode", &self.mode).finish_non_exhaustive()
+    }
+}
+
+impl Approvals {
+    pub fn new(mode: Mode, audit: Arc<dyn Sink>) -> Self {
+        Self { mode, audit, desk: Mutex::default(), changes: watch::Sender::new(0) }
+    }
+
+    /// Moves whenever somebody said yes or no to something. A call that waits then looks again.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    /// Everything that waits, oldest first.
+    pub fn list(&self) -> Vec<Shown> {
+        let mut desk = self.desk.lock();
+        desk.sweep(clock::monotonic_ms());
+        desk.open().map(Waiting::shown).collect()
+    }
+
+    /// The question of that code, if this session asked it and it is still open.
+    pub fn asked_by(&self, session: &Session, code: &Code) -> Option<Shown> {
+        let mut desk = self.desk.lock();
+        desk.sweep(clock::monotonic_ms());
+        desk.open().find(|waiting| waiting.code == *code && waiting.session_id == session.id).map(Waiting::shown)
+    }
+
+    /// The operator says yes. Gives what was approved, and how far: a call that is to be confirmed every time is
+    /// approved once, whatever was asked for.
+    pub async fn approve(&self, code: &Code, scope: Scope) -> Result<(Shown, Scope), NotSettled> {
+        let (found, session) = self.find(code)?;
+        let scope = match (&found.about, scope) {
+            (About::ConfirmCall, _) => Scope::Once,
+            (About::Unlock, Scope::Once) => return Err(NotSettled::NotOnce(code.clone())),
+            (About::ApproveWrites | About::Unlock | About::Connect(_), scope) => scope,
+        };
+        self.grant(&found, &session, scope, By::Operator).await?;
+        Ok((found.shown(), scope))
+    }
+
+    /// The operator says no, or takes back what was approved under this code.
+    pub async fn deny(&self, code: &Code) -> Result<Shown, NotSettled> {
+        let (found, session) = self.find(code)?;
+        self.record(Event::Denied, &found, &session, Answer::No, By::Operator).await?;
+        {
+            let mut grants = session.grants.lock();
+            grants.forget_once(&found.call);
+            if found.standing == Standing::Session && matches!(found.about, About::ApproveWrites | About::Unlock) {
+                grants.writes = Writes::Locked;
+            }
+        }
+        self.desk.lock().stand(code, Standing::Denied);
+        self.moved();
+        Ok(found.shown())
+    }
+
+    /// The operator said yes in chat to one waiting call of this session.
+    pub(crate) async fn allow_once(&self, code: &Code, session: &Session) -> Result<Shown, NotSettled> {
+        let (found, asked_in) = self.find(code)?;
+        if asked_in.id != session.id || found.about == About::Unlock {
+            return Err(NotSettled::Unknown(code.clone()));
+        }
+        self.grant(&found, &asked_in, Scope::Once, By::Chat).await?;
+        Ok(found.shown())
+    }
+
+    /// Puts a question on the desk. The same call of the same session keeps its code.
+    pub(crate) fn put(&self, facts: Facts) -> Code {
+        self.desk.lock().put(facts, clock::monotonic_ms())
+    }
+
+    /// A ticket for a question that is on the desk.
+    pub(crate) fn ticket(&self, code: &Code, bound: [u8; 32]) -> Ticket {
+        let ends_ms = clock::monotonic_ms() + millis(TICKET_LIFE);
+        let ticket = Ticket { nonce: Uuid::new_v4(), ends_ms, bound };
+        self.desk.lock().add_ticket(code, ticket.nonce);
+        ticket
+    }
+
+    /// Takes a ticket back. It counts for the call it was made for, in time, and once.
+    pub(crate) fn redeem(&self, ticket: &Ticket, bound: &[u8; 32]) -> Result<Code, Why> {
+        if ticket.bound != *bound {
+            return Err(Why::Foreign);
+        }
+        let taken = self.desk.lock().take_ticket(ticket.nonce);
+        if ticket.ends_ms <= clock::monotonic_ms() {
+            return Err(Why::Expired);
+        }
+        taken.ok_or(Why::Replayed)
+    }
+
+    /// Whether the operator has said no to this call.
+    pub(crate) fn denied(&self, session: Uuid, call: &CallKey) -> bool {
+        self.desk.lock().find_call(session, call, clock::monotonic_ms()) == Some(Standing::Denied)
+    }
+
+    /// The question of a call has its answer.
+    pub(crate) fn answered(&self, session: Uuid, call: &CallKey) {
+        self.desk.lock().close(session, call);
+    }
+
+    /// A human gave a session more than one call: recorded first, then in force.
+    pub(crate) async fn extend(&self, facts: Facts, by: By) -> Result<(), NotRecorded> {
+        let session = facts.session.clone();
+        let waiting = Waiting::new(Code::typed(""), facts, 0);
+        self.record(Event::Approved, &waiting, &session, Answer::Session, by).await?;
+        session.grants.lock().extend(&waiting.about);
+        self.desk.lock().covered(&waiting);
+        self.moved();
+        Ok(())
+    }
+
+    fn find(&self, code: &Code) -> Result<(Waiting, Arc<Session>), NotSettled> {
+        let found = self.desk.lock().find(code, clock::monotonic_ms());
+        let found = found.ok_or_else(|| NotSettled::Unknown(code.clone()))?;
+        let session = found.session.upgrade().ok_or_else(|| NotSettled::SessionGone(code.clone()))?;
+        Ok((found, session))
+    }
+
+    /// Recorded first: what cannot be recorded is not granted.
+    async fn grant(&self, found: &Waiting, session: &Session, scope: Scope, by: By) -> Result<(), NotSettled> {
+        self.record(Event::Approved, found, session, scope.answer(), by).await?;
+        {
+            let mut grants = session.grants.lock();
+            match scope {
+                Scope::Once => {
+                    grants.allow_once(found.call, by, clock::monotonic_ms() + millis(CODE_LIFE));
+                }
+                Scope::Session => grants.extend(&found.about),
+            }
+        }
+        let mut desk = self.desk.lock();
+        match scope {
+            Scope::Once => desk.stand(&found.code, Standing::Once),
+            Scope::Session => {
+                desk.stand(&found.code, Standing::Session);
+                desk.covered(found);
+            }
+        }
+        drop(desk);
+        self.moved();
+        Ok(())
+    }
+
+    async fn record(
+        &self,
+        event: Event,
+        waiting: &Waiting,
+        session: &Session,
+        answer: Answer,
+        by: By,
+    ) -> Result<(), NotRecorded> {
+        let row = Row {
+            session: Some(session.id),
+            principal: Some(waiting.principal.clone()),
+            transport: Some(session.transport),
+            client: waiting.client.as_deref().map(str::to_owned),
+            ..Row::new(event)
+        };
+        let code = if waiting.code.as_str().is_empty() { "-" } else { waiting.code.as_str() };
+        let detail = format!("{code} {} {}, by {}", waiting.tool, answer.as_str(), by.as_str());
+        self.audit.durable(row.detail(detail)).await
+    }
+
+    fn moved(&self) {
+        self.changes.send_modify(|revision| *revision += 1);
+    }
+}
+
+fn millis(time: Duration) -> i64 {
+    i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
+}
+
+const TOOLS: &[Entry<Approvals>] = &[Entry::of::<ApproveWrites>(), Entry::of::<RevokeWrites>()];
+
+/// The tools about the gate itself.
+pub fn tools(approvals: Arc<Approvals>) -> Result<Family<Approvals>, BadTool> {
+    Family::new(Origin::Own(Own::Gate), approvals, &[TOOLS])
+}

@@ -1,0 +1,87 @@
+//! `approve_writes`: unlocks the session's writes, once the operator has said yes.
+
+use super::{Approvals, Code, NotSettled};
+use crate::gate::Writes;
+use crate::prelude::*;
+use crate::principal::Level;
+
+/// Unlocks the writes of this session. Call it only after the operator has said yes to you, in this conversation.
+///
+/// Where the hub can ask the operator itself, it does, and this waits for their answer. With a `code` it allows only
+/// the one waiting call that was answered with that code; then make that call again. `revoke_writes` locks again.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ApproveWrites {
+    /// The `code` of one waiting call: allow that call alone, once.
+    pub code: Option<String>,
+    /// What the writes are for, in one line; the operator reads it.
+    pub reason: Option<String>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Approved {
+    writes: State,
+    /// What to do next, and for how long this holds.
+    next: String,
+}
+
+/// What may be written now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum State {
+    /// Every write of this session runs, until it ends or `revoke_writes` is called.
+    Approved,
+    /// The one call of that code may be made again, once.
+    Once,
+    /// Nothing is ever locked for this key.
+    Free,
+    /// A human must say yes to the next write.
+    Locked,
+}
+
+/// Characters of a reason that people read.
+const LONGEST_REASON: usize = 200;
+
+impl Tool<Approvals> for ApproveWrites {
+    const NAME: &'static str = "approve_writes";
+    const ACCESS: Access = Access::Write;
+    type Reply = Approved;
+
+    fn summary(&self) -> String {
+        let what = match &self.code {
+            Some(code) => format!("allow the waiting call {} once", Code::typed(code)),
+            None => "unlock all writes of this session".to_owned(),
+        };
+        match self.reason.as_deref().map(str::trim).filter(|reason| !reason.is_empty()) {
+            Some(reason) => format!("{what}; the model's reason: {}", crate::text::cut(reason, LONGEST_REASON)),
+            None => what,
+        }
+    }
+
+    /// A call that is to be confirmed every time is not let through by an approved session.
+    fn always_asks(&self) -> bool {
+        self.code.is_some()
+    }
+
+    async fn run(self, approvals: &Approvals, cx: &CallCx) -> ToolResult<Approved> {
+        if let Some(code) = &self.code {
+            let allowed = approvals.allow_once(&Code::typed(code), &cx.session).await.map_err(|error| match error {
+                NotSettled::NotRecorded(_) => ToolError::failed(error),
+                _ => ToolError::refused(error).hint("make the call itself again; its answer has a code that is good"),
+            })?;
+            let next = format!("Call `{}` again with the same arguments; it runs once.", allowed.tool);
+            return Ok(Approved { writes: State::Once, next });
+        }
+        let (writes, next) = match (cx.principal.level_now(), cx.session.grants.lock().writes) {
+            (Level::Yolo, _) => (State::Free, "This key needs no approval: just make the call."),
+            (_, Writes::Approved) => (
+                State::Approved,
+                "Writes of this session run until it ends, it is idle for long, or `revoke_writes` is called. \
+                 Make the call again.",
+            ),
+            // Taken back while this ran.
+            (_, Writes::Locked) => (State::Locked, "The writes of this session are locked again."),
+        };
+        Ok(Approved { writes, next: next.to_owned() })
+    }
+}

@@ -1,0 +1,303 @@
+//! The desk itself: questions in the order they were asked, bounded, with no clock of its own.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Weak};
+
+use jiff::Timestamp;
+use uuid::Uuid;
+
+use super::{CODE_LIFE, Code, Shown, millis};
+use crate::call::CallKey;
+use crate::clock;
+use crate::gate::About;
+use crate::principal::PrincipalId;
+use crate::session::Session;
+
+/// Questions one session may have on the desk. A model that asks for more loses its oldest.
+const MOST_OF_A_SESSION: usize = 32;
+/// Those of one key, over all its sessions.
+const MOST_OF_A_KEY: usize = 512;
+const MOST: usize = 4096;
+
+/// Tries of one call that may be on their way back with an answer.
+const MOST_TICKETS: usize = 16;
+
+/// What a question is about.
+#[derive(Clone, Debug)]
+pub(crate) struct Facts {
+    pub call: CallKey,
+    pub session: Arc<Session>,
+    pub principal: PrincipalId,
+    pub client: Option<Arc<str>>,
+    pub tool: Arc<str>,
+    pub node: Option<String>,
+    pub summary: String,
+    /// As JSON, with everything secret taken out.
+    pub arguments: Arc<str>,
+    pub about: About,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Standing {
+    Open,
+    /// Approved, for the next try of the call.
+    Once,
+    /// Approved for its session.
+    Session,
+    Denied,
+}
+
+/// A question on the desk. It does not keep its session alive.
+#[derive(Clone, Debug)]
+pub(super) struct Waiting {
+    pub code: Code,
+    pub call: CallKey,
+    pub session: Weak<Session>,
+    pub session_id: Uuid,
+    pub principal: PrincipalId,
+    pub client: Option<Arc<str>>,
+    pub tool: Arc<str>,
+    pub about: About,
+    pub standing: Standing,
+    node: Option<String>,
+    summary: String,
+    arguments: Arc<str>,
+    asked: Timestamp,
+    ends_ms: i64,
+    tickets: Vec<Uuid>,
+}
+
+impl Waiting {
+    pub(super) fn new(code: Code, facts: Facts, now_ms: i64) -> Self {
+        Self {
+            code,
+            call: facts.call,
+            session: Arc::downgrade(&facts.session),
+            session_id: facts.session.id,
+            principal: facts.principal,
+            client: facts.client,
+            tool: facts.tool,
+            about: facts.about,
+            standing: Standing::Open,
+            node: facts.node,
+            summary: facts.summary,
+            arguments: facts.arguments,
+            asked: clock::now(),
+            ends_ms: now_ms + millis(CODE_LIFE),
+            tickets: Vec::new(),
+        }
+    }
+
+    pub(super) fn shown(&self) -> Shown {
+        Shown {
+            code: self.code.clone(),
+            asked: self.asked,
+            key: self.principal.to_string(),
+            client: self.client.as_deref().map(str::to_owned),
+            session: self.session_id.to_string(),
+            tool: self.tool.as_ref().to_owned(),
+            node: self.node.clone().unwrap_or_else(|| "local".to_owned()),
+            summary: self.summary.clone(),
+            arguments: serde_json::from_str(&self.arguments).unwrap_or_default(),
+        }
+    }
+
+    fn is(&self, session: Uuid, call: &CallKey) -> bool {
+        self.session_id == session && self.call == *call
+    }
+}
+
+/// Oldest first. A look at all of them is cheap beside the human who is asked.
+#[derive(Debug, Default)]
+pub(super) struct Desk(VecDeque<Waiting>);
+
+impl Desk {
+    pub(super) fn put(&mut self, facts: Facts, now_ms: i64) -> Code {
+        self.sweep(now_ms);
+        if let Some(known) = self.0.iter_mut().find(|waiting| waiting.is(facts.session.id, &facts.call)) {
+            known.ends_ms = now_ms + millis(CODE_LIFE);
+            known.about = facts.about;
+            if known.standing != Standing::Denied {
+                known.standing = Standing::Open;
+            }
+            return known.code.clone();
+        }
+        let (session, key) = (facts.session.id, facts.principal.clone());
+        self.make_room(MOST_OF_A_SESSION, |waiting| waiting.session_id == session);
+        self.make_room(MOST_OF_A_KEY, |waiting| waiting.principal == key);
+        self.make_room(MOST, |_| true);
+        let mut code = Code::random();
+        while self.0.iter().any(|waiting| waiting.code == code) {
+            code = Code::random();
+        }
+        self.0.push_back(Waiting::new(code.clone(), facts, now_ms));
+        code
+    }
+
+    /// The oldest of those it is about gives way.
+    fn make_room(&mut self, most: usize, about: impl Fn(&Waiting) -> bool) {
+        if self.0.len() >= most
+            && self.0.iter().filter(|waiting| about(waiting)).count() >= most
+            && let Some(oldest) = self.0.iter().position(about)
+        {
+            self.0.remove(oldest);
+        }
+    }
+
+    /// Clears away what is too old, and what was asked in sessions that are over.
+    pub(super) fn sweep(&mut self, now_ms: i64) {
+        self.0.retain(|waiting| waiting.ends_ms > now_ms && waiting.session.strong_count() > 0);
+    }
+
+    pub(super) fn open(&self) -> impl Iterator<Item = &Waiting> {
+        self.0.iter().filter(|waiting| waiting.standing == Standing::Open)
+    }
+
+    pub(super) fn find(&self, code: &Code, now_ms: i64) -> Option<Waiting> {
+        self.0.iter().find(|waiting| waiting.code == *code && waiting.ends_ms > now_ms).cloned()
+    }
+
+    pub(super) fn find_call(&self, session: Uuid, call: &CallKey, now_ms: i64) -> Option<Standing> {
+        let found = self.0.iter().find(|waiting| waiting.is(session, call) && waiting.ends_ms > now_ms);
+        found.map(|waiting| waiting.standing)
+    }
+
+    pub(super) fn stand(&mut self, code: &Code, standing: Standing) {
+        self.0.iter_mut().filter(|waiting| waiting.code == *code).for_each(|waiting| waiting.standing = standing);
+    }
+
+    /// The writes of its session are approved: its other first writes wait for nobody any more. Answers that are on
+    /// their way are still known when they come.
+    pub(super) fn covered(&mut self, by: &Waiting) {
+        let covers = |about: &About| match &by.about {
+            About::ApproveWrites | About::Unlock => matches!(about, About::ApproveWrites | About::Unlock),
+            About::Connect(_) => about == &by.about,
+            About::ConfirmCall => false,
+        };
+        let covered =
+            |other: &Waiting| other.code != by.code && other.session_id == by.session_id && covers(&other.about);
+        self.0.retain(|other| !covered(other) || !other.tickets.is_empty());
+        self.0.iter_mut().filter(|other| covered(other)).for_each(|other| other.standing = Standing::Session);
+    }
+
+    /// Its question is answered, unless other tries of the same call still wait for their answers.
+    pub(super) fn close(&mut self, session: Uuid, call: &CallKey) {
+        self.0.retain(|waiting| !waiting.is(session, call) || !waiting.tickets.is_empty());
+    }
+
+    pub(super) fn add_ticket(&mut self, code: &Code, nonce: Uuid) {
+        if let Some(waiting) = self.0.iter_mut().find(|waiting| waiting.code == *code) {
+            if waiting.tickets.len() >= MOST_TICKETS {
+                waiting.tickets.remove(0);
+            }
+            waiting.tickets.push(nonce);
+        }
+    }
+
+    /// Takes a ticket out: it works once.
+    pub(super) fn take_ticket(&mut self, nonce: Uuid) -> Option<Code> {
+        self.0.iter_mut().find_map(|waiting| {
+            let at = waiting.tickets.iter().position(|known| *known == nonce)?;
+            waiting.tickets.remove(at);
+            Some(waiting.code.clone())
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session::{SessionKey, Transport};
+
+    fn session() -> Arc<Session> {
+        Arc::new(Session::open(SessionKey::Stdio, Transport::Stdio))
+    }
+
+    fn facts(session: &Arc<Session>, key: &str, call: usize) -> Facts {
+        Facts {
+            call: CallKey::of(&call.to_string(), &[0; 32]),
+            session: session.clone(),
+            principal: PrincipalId::new(key),
+            client: None,
+            tool: "change".into(),
+            node: None,
+            summary: "change something".into(),
+            arguments: "{}".into(),
+            about: About::ApproveWrites,
+        }
+    }
+
+    #[test]
+    fn the_same_call_of_a_session_keeps_its_code_and_another_sessions_does_not_get_it() {
+        let (mut desk, one, other) = (Desk::default(), session(), session());
+        let code = desk.put(facts(&one, "a", 1), 0);
+        assert_eq!(desk.put(facts(&one, "a", 1), 5), code);
+        assert_ne!(desk.put(facts(&one, "a", 2), 5), code);
+        assert_ne!(desk.put(facts(&other, "a", 1), 5), code);
+        assert_eq!(desk.open().count(), 3);
+    }
+
+    #[test]
+    fn nobody_fills_the_desk_and_the_oldest_gives_way() {
+        let (mut desk, loud) = (Desk::default(), session());
+        let quiet = session();
+        let kept = desk.put(facts(&quiet, "quiet", 0), 0);
+        let first = desk.put(facts(&loud, "loud", 0), 0);
+        (1..=MOST_OF_A_SESSION).for_each(|call| drop(desk.put(facts(&loud, "loud", call), 0)));
+        assert_eq!(desk.open().count(), 1 + MOST_OF_A_SESSION);
+        assert!(desk.find(&first, 1).is_none());
+
+        let sessions: Vec<_> = (0..MOST_OF_A_KEY).map(|_| session()).collect();
+        sessions.iter().for_each(|session| drop(desk.put(facts(session, "loud", 0), 0)));
+        assert_eq!(desk.open().count(), 1 + MOST_OF_A_KEY);
+        assert!(desk.find(&kept, 1).is_some(), "another key's question stays");
+
+        let many: Vec<_> = (0..MOST).map(|_| session()).collect();
+        many.iter().enumerate().for_each(|(n, session)| drop(desk.put(facts(session, &n.to_string(), 0), 0)));
+        assert_eq!(desk.open().count(), MOST);
+    }
+
+    #[test]
+    fn what_is_too_old_or_of_a_session_that_is_over_is_cleared_away() {
+        let (mut desk, stays, goes) = (Desk::default(), session(), session());
+        let late = millis(CODE_LIFE);
+        let code = desk.put(facts(&stays, "a", 1), 0);
+        desk.put(facts(&goes, "a", 1), 0);
+        drop(goes);
+        desk.sweep(1);
+        assert_eq!(desk.open().count(), 1);
+        assert!(desk.find(&code, late - 1).is_some() && desk.find(&code, late).is_none());
+        desk.put(facts(&stays, "a", 2), late);
+        assert_eq!(desk.open().count(), 1);
+    }
+
+    #[test]
+    fn a_ticket_works_once_and_others_of_the_same_call_still_do() {
+        let (mut desk, session) = (Desk::default(), session());
+        let asked = facts(&session, "a", 1);
+        let code = desk.put(asked.clone(), 0);
+        let (one, two) = (Uuid::new_v4(), Uuid::new_v4());
+        desk.add_ticket(&code, one);
+        desk.add_ticket(&code, two);
+        assert_eq!(desk.take_ticket(one), Some(code.clone()));
+        assert_eq!(desk.take_ticket(one), None);
+        desk.close(session.id, &asked.call);
+        assert_eq!(desk.take_ticket(two), Some(code));
+        desk.close(session.id, &asked.call);
+        assert_eq!(desk.open().count(), 0);
+    }
+
+    #[test]
+    fn an_approved_session_has_no_other_first_writes_waiting() {
+        let (mut desk, one, other) = (Desk::default(), session(), session());
+        let code = desk.put(facts(&one, "a", 1), 0);
+        desk.put(facts(&one, "a", 2), 0);
+        let confirm = desk.put(Facts { about: About::ConfirmCall, ..facts(&one, "a", 3) }, 0);
+        let others = desk.put(facts(&other, "a", 1), 0);
+        let waiting = desk.find(&code, 0).unwrap();
+        desk.stand(&code, Standing::Session);
+        desk.covered(&waiting);
+        let left: Vec<_> = desk.open().map(|waiting| waiting.code.clone()).collect();
+        assert_eq!(left, [confirm, others]);
+    }
+}

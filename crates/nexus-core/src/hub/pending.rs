@@ -1,0 +1,232 @@
+//! A call that waits for a human's answer.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde_json::Value;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use super::record::Record;
+use super::{Hub, Rules, run};
+use crate::approval::{Approvals, Code, Facts, Ticket};
+use crate::arguments::Arguments;
+use crate::call::CallCx;
+use crate::clock;
+use crate::error::ToolError;
+use crate::gate::{Answer, By, Decision, Permit, Question, Why};
+use crate::name::NodeName;
+use crate::provider::{Intent, Origin, Own};
+use crate::reply::Reply;
+use crate::session::Session;
+
+/// A call that waits for a human's answer. Dropped without one, it did not happen.
+pub struct Pending {
+    pub question: Question,
+    intent: Box<dyn Intent>,
+    cx: CallCx,
+    record: Record,
+    approvals: Arc<Approvals>,
+    rules: Arc<Rules>,
+    ending: CancellationToken,
+}
+
+impl fmt::Debug for Pending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pending").field("question", &self.question).field("tool", &self.tool()).finish_non_exhaustive()
+    }
+}
+
+impl Pending {
+    pub(super) fn new(question: Question, intent: Box<dyn Intent>, cx: CallCx, record: Record, hub: &Hub) -> Self {
+        let (approvals, rules, ending) = (hub.approvals.clone(), hub.rules.clone(), hub.ending.clone());
+        Self { question, intent, cx, record, approvals, rules, ending }
+    }
+
+    pub fn tool(&self) -> &str {
+        &self.record.row.tool
+    }
+
+    pub fn summary(&self) -> &str {
+        self.record.row.summary.as_deref().unwrap_or_default()
+    }
+
+    pub fn node(&self) -> Option<&NodeName> {
+        self.intent.node()
+    }
+
+    pub fn session(&self) -> &Arc<Session> {
+        &self.cx.session
+    }
+
+    /// It is a tool of the gate itself, which does nothing but ask.
+    pub fn about_the_gate(&self) -> bool {
+        self.record.row.origin == Some(Origin::Own(Own::Gate))
+    }
+
+    pub fn arguments(&self) -> &Arguments {
+        &self.record.arguments
+    }
+
+    /// The arguments as a human or a record may see them.
+    pub fn shown_arguments(&self) -> Value {
+        serde_json::from_str(&self.record.row.arguments).unwrap_or_default()
+    }
+
+    /// Puts the question where the operator finds it, under this code.
+    pub fn code(&self) -> Code {
+        self.approvals.put(self.facts())
+    }
+
+    /// What the answer must bring back with it, when it comes with another try.
+    pub fn ticket(&self) -> Ticket {
+        self.approvals.ticket(&self.code(), self.record.bound())
+    }
+
+    /// Moves when somebody has answered something; [`Pending::look`] tells whether it was this.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.approvals.changes()
+    }
+
+    /// The operator has said no to this call.
+    pub(super) fn denied(&self) -> bool {
+        self.approvals.denied(self.cx.session.id, &self.record.call())
+    }
+
+    /// Looks again, whether somebody has answered meanwhile in another way.
+    pub fn look(self: Box<Self>) -> Looked {
+        if self.denied() {
+            return Looked::Over(self.refuse(Why::Denied));
+        }
+        let call = self.record.call();
+        let once = self.cx.session.grants.lock().take_once(&call, clock::monotonic_ms());
+        if let Some(by) = once {
+            self.approvals.answered(self.cx.session.id, &call);
+            let Self { question, intent, cx, mut record, ending, .. } = *self;
+            return match question.settle(Answer::Once) {
+                Ok(permit) => {
+                    record.row.how = Some(by.how(Answer::Once));
+                    Looked::Ready(Box::new(Ready { intent, permit, cx, record, ending }))
+                }
+                Err(why) => Looked::Over(record.refused(why, None)),
+            };
+        }
+        let Some(origin) = &self.record.row.origin else { return Looked::Asks(self) };
+        match self.rules.decide(&self.cx.principal, &self.cx.session, self.tool(), origin, &*self.intent) {
+            Decision::Ask(_) => Looked::Asks(self),
+            Decision::Refuse(why) => Looked::Over(self.refuse(why)),
+            Decision::Allow(permit) => {
+                let Self { intent, cx, record, ending, .. } = *self;
+                Looked::Ready(Box::new(Ready { intent, permit, cx, record, ending }))
+            }
+        }
+    }
+
+    /// The question was put to someone, `how` says in which way; this call ends here, and the next one may be
+    /// answered.
+    pub fn asked(mut self, how: &'static str) {
+        self.record.row.decision = Some("asked");
+        self.record.row.how = Some(how);
+        self.record.end("waiting");
+    }
+
+    /// The caller no longer wants to know.
+    pub fn cancelled(self) -> Reply {
+        self.record.cancelled()
+    }
+
+    /// Ends without a yes. After a clear no the question is over; otherwise the operator may still allow it.
+    pub fn refuse(self, why: Why) -> Reply {
+        match why {
+            Why::Dismissed | Why::Unavailable => {
+                let code = self.code();
+                self.record.refused(why, Some(&code))
+            }
+            _ => {
+                // A no of the operator stays on the desk: it is for the next tries too.
+                if !self.denied() {
+                    self.approvals.answered(self.cx.session.id, &self.record.call());
+                }
+                self.record.refused(why, None)
+            }
+        }
+    }
+
+    /// Goes on with the answer: runs the call, or refuses it.
+    pub async fn settle(self, answer: Answer, by: By) -> Reply {
+        match self.accept(answer, by).await {
+            Ok(ready) => ready.run().await,
+            Err(refused) => refused,
+        }
+    }
+
+    /// Takes the answer. What it gives to the session is recorded and in force before the call itself runs.
+    pub async fn accept(self, answer: Answer, by: By) -> Result<Box<Ready>, Reply> {
+        self.approvals.answered(self.cx.session.id, &self.record.call());
+        let facts = (answer == Answer::Session).then(|| self.facts());
+        let Self { question, intent, cx, mut record, approvals, ending, .. } = self;
+        let permit = match question.settle(answer) {
+            Ok(permit) => permit,
+            Err(why) => return Err(record.refused(why, None)),
+        };
+        record.row.how = Some(by.how(answer));
+        if let Some(facts) = facts
+            && let Err(error) = approvals.extend(facts, by).await
+        {
+            let hint = "nothing was approved; the operator should look at the hub's disk and store";
+            return Err(record.failed(ToolError::failed(error).hint(hint)));
+        }
+        Ok(Box::new(Ready { intent, permit, cx, record, ending }))
+    }
+
+    fn facts(&self) -> Facts {
+        let row = &self.record.row;
+        Facts {
+            call: self.record.call(),
+            session: self.cx.session.clone(),
+            principal: self.cx.principal.id.clone(),
+            client: self.cx.client_name.clone(),
+            tool: row.tool.clone(),
+            node: row.node.clone(),
+            summary: row.summary.clone().unwrap_or_default(),
+            arguments: row.arguments.clone(),
+            about: self.question.about.clone(),
+        }
+    }
+}
+
+/// What came of another look at a call that waits.
+#[derive(Debug)]
+pub enum Looked {
+    /// Nobody has answered.
+    Asks(Box<Pending>),
+    /// Somebody has allowed it.
+    Ready(Box<Ready>),
+    /// Somebody has said no.
+    Over(Reply),
+}
+
+/// A call that has its permit and has not run yet.
+pub struct Ready {
+    intent: Box<dyn Intent>,
+    permit: Permit,
+    cx: CallCx,
+    record: Record,
+    ending: CancellationToken,
+}
+
+impl fmt::Debug for Ready {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ready").field("tool", &self.record.row.tool).finish_non_exhaustive()
+    }
+}
+
+impl Ready {
+    pub async fn run(self: Box<Self>) -> Reply {
+        let Self { intent, permit, cx, record, ending } = *self;
+        let session = cx.session.clone();
+        // Its place was given back while the human thought; it is not refused for that now.
+        let _place = session.enter(usize::MAX);
+        run(intent, permit, cx, record, &ending).await
+    }
+}

@@ -1,0 +1,214 @@
+//! The words: what the human is asked, what the model is told while it waits, and what counts as an answer.
+
+use serde_json::{Value, json};
+
+use nexus_core::approval::{Approvals, ApproveWrites, Code, Mode, Shown};
+use nexus_core::gate::{About, Answer, Why};
+use nexus_core::hub::Pending;
+use nexus_core::text;
+use nexus_core::tool::Tool;
+
+use crate::exchange::Exchange;
+
+/// Characters of the start and of the end of a summary that the question shows: what is at the end of a long
+/// command must not stay unseen.
+const HEAD: usize = 400;
+const TAIL: usize = 160;
+
+/// The parameters of `elicitation/create`.
+pub(super) fn elicitation(pending: &Pending, approvals: &Approvals) -> Value {
+    let about = &pending.question.about;
+    let message = match (about, named(pending, approvals)) {
+        (About::Unlock, _) => format!("Allow all writes of this session? {}", quoted(pending.summary())),
+        (_, Some(waiting)) => {
+            format!("Allow this once? {} on {}: {}", waiting.tool, waiting.node, quoted(&waiting.summary))
+        }
+        (About::Connect(server), None) => {
+            format!("Allow the use of the server {server}? {}: {}", pending.tool(), quoted(pending.summary()))
+        }
+        (About::ApproveWrites | About::ConfirmCall, None) => {
+            format!("Allow this? {} on {}: {}", pending.tool(), node(pending), quoted(pending.summary()))
+        }
+    };
+    json!({ "message": message, "requestedSchema": schema(about) })
+}
+
+/// One choice and nothing else: where a form wants more, clients answer `cancel`. Plain `enum`: `oneOf` is unknown
+/// before 2025-11-25.
+fn schema(about: &About) -> Value {
+    let name = |answer: &Answer| match answer {
+        Answer::Once => "Yes, this once",
+        Answer::Session => "Yes, and every write of this session",
+        Answer::No => "No",
+    };
+    let offers = about.offers();
+    json!({
+        "type": "object",
+        "properties": { "decision": {
+            "type": "string",
+            "title": "Decision",
+            "description": "What you choose is recorded.",
+            "enum": offers.iter().map(|answer| answer.as_str()).collect::<Vec<_>>(),
+            "enumNames": offers.iter().map(name).collect::<Vec<_>>(),
+        } },
+        "required": ["decision"],
+    })
+}
+
+/// What a client brings back. Only a clear yes is one; whether it was offered is the gate's to say.
+pub(super) fn answer_of(said: &Value) -> Result<Answer, Why> {
+    match (said["action"].as_str(), said["content"]["decision"].as_str()) {
+        (Some("accept"), Some("once")) => Ok(Answer::Once),
+        (Some("accept"), Some("session")) => Ok(Answer::Session),
+        (Some("cancel"), _) => Err(Why::Dismissed),
+        _ => Err(Why::Denied),
+    }
+}
+
+/// A summary on one line between marks that it cannot hold itself, so that it cannot be taken for our words.
+fn quoted(summary: &str) -> String {
+    let plain: String = summary
+        .chars()
+        .map(|c| match c {
+            '«' => '‹',
+            '»' => '›',
+            '\n' => '⏎',
+            c if c.is_whitespace()
+                || c.is_control()
+                || matches!(c, '\u{200b}'..='\u{200d}' | '\u{2060}' | '\u{feff}') =>
+            {
+                ' '
+            }
+            c => c,
+        })
+        .collect();
+    let plain = text::clean(plain.trim()).into_owned();
+    let length = plain.chars().count();
+    if length <= HEAD + TAIL {
+        return format!("«{plain}»");
+    }
+    let head: String = plain.chars().take(HEAD).collect();
+    let tail: String = plain.chars().skip(length - TAIL).collect();
+    format!("«{head}» … {} characters … «{tail}»", length - HEAD - TAIL)
+}
+
+/// The waiting call that `approve_writes` was given the code of.
+fn named(pending: &Pending, approvals: &Approvals) -> Option<Shown> {
+    if !pending.about_the_gate() {
+        return None;
+    }
+    let code = pending.arguments().parse::<ApproveWrites>().ok()?.code?;
+    approvals.asked_by(pending.session(), &Code::typed(&code))
+}
+
+/// The body of the pending reply, which the contract describes.
+pub(super) fn waiting_for(pending: &Pending, approvals: &Approvals, how: &str, exchange: &Exchange) -> Value {
+    // Whoever approves that call directly saves a detour.
+    let code = named(pending, approvals).map_or_else(|| pending.code(), |waiting| waiting.code);
+    let may_unlock = exchange.principal.sees(ApproveWrites::NAME);
+    json!({
+        "status": "approval_required",
+        "action": {
+            "tool": pending.tool(),
+            "node": node(pending),
+            "summary": pending.summary(),
+            "arguments": pending.shown_arguments(),
+        },
+        "code": code,
+        "how": steps(&pending.question.about, approvals.mode, how, may_unlock, &code),
+    })
+}
+
+/// What the model can do now.
+fn steps(about: &About, mode: Mode, how: &str, may_unlock: bool, code: &Code) -> String {
+    let command = match about {
+        About::ApproveWrites | About::Connect(_) => {
+            format!("`nexus approve {code}` (for this session) or `nexus approve {code} --once` (for this call)")
+        }
+        About::Unlock => format!("`nexus approve {code}` (all writes of this session)"),
+        About::ConfirmCall => format!("`nexus approve {code}` (this call, once)"),
+    };
+    let command = format!("{command} at the hub's command line");
+    if how == "unanswered" {
+        return format!(
+            "Nothing has happened: the operator was asked through your client and has not answered. Tell them. \
+             Calling again asks again; or they run {command}, and then call again."
+        );
+    }
+    match (mode, about, may_unlock) {
+        (Mode::Ask | Mode::Chat, About::ConfirmCall, true) => format!(
+            "Nothing has happened yet. Tell the operator what you want to do and why. When they say yes, call \
+             `approve_writes` with {{\"code\":\"{code}\"}}, then make this call again. They can also run {command}."
+        ),
+        (Mode::Ask | Mode::Chat, _, true) => format!(
+            "Nothing has happened yet. Tell the operator what you want to do and why. When they say yes, call \
+             `approve_writes`, then make this call again. They can also run {command}."
+        ),
+        (Mode::Ask | Mode::Chat, _, false) | (Mode::Operator, _, _) => format!(
+            "Nothing has happened yet. Only the operator can allow it: tell them what you want to do and why, and ask \
+             them to run {command}. When they have, call again."
+        ),
+    }
+}
+
+fn node(pending: &Pending) -> &str {
+    pending.node().map_or("local", |node| node.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_clear_yes_is_one() {
+        let accepted = |decision: Value| json!({ "action": "accept", "content": { "decision": decision } });
+        check(&accepted("once".into()), Ok(Answer::Once));
+        check(&accepted("session".into()), Ok(Answer::Session));
+        check(&accepted("no".into()), Err(Why::Denied));
+        check(&accepted("yes".into()), Err(Why::Denied));
+        check(&accepted("ONCE".into()), Err(Why::Denied));
+        check(&accepted(true.into()), Err(Why::Denied));
+        check(&json!({ "action": "accept" }), Err(Why::Denied));
+        check(&json!({ "action": "decline", "content": { "decision": "once" } }), Err(Why::Denied));
+        check(&json!({ "action": "cancel", "content": { "decision": "once" } }), Err(Why::Dismissed));
+        check(&json!({ "content": { "decision": "once" } }), Err(Why::Denied));
+        check(&json!("accept"), Err(Why::Denied));
+        check(&Value::Null, Err(Why::Denied));
+
+        #[track_caller]
+        fn check(said: &Value, expected: Result<Answer, Why>) {
+            assert_eq!(answer_of(said), expected, "{said}");
+        }
+    }
+
+    #[test]
+    fn a_summary_cannot_pass_for_the_question() {
+        assert_eq!(quoted("run `ls`"), "«run `ls`»");
+        assert_eq!(quoted("ls»\nAllow this? «true\u{2028}\u{200b}x\r"), "«ls›⏎Allow this? ‹true  x»");
+        let long = format!("echo {}; rm -rf /", "a".repeat(5_000));
+        let shown = quoted(&long);
+        assert!(
+            shown.ends_with("; rm -rf /»") && shown.contains("characters") && shown.chars().count() < 700,
+            "{shown}"
+        );
+    }
+
+    #[test]
+    fn a_form_offers_what_the_gate_takes() {
+        assert_eq!(schema(&About::ApproveWrites)["properties"]["decision"]["enum"], json!(["once", "session", "no"]));
+        assert_eq!(schema(&About::Unlock)["properties"]["decision"]["enum"], json!(["session", "no"]));
+        assert_eq!(schema(&About::ConfirmCall)["properties"]["decision"]["enum"], json!(["once", "no"]));
+    }
+
+    #[test]
+    fn where_only_the_operator_counts_the_model_is_not_sent_to_a_tool() {
+        let code = Code::typed("abcd2345");
+        for about in [About::ApproveWrites, About::Unlock, About::ConfirmCall] {
+            let told = steps(&about, Mode::Operator, "operator", true, &code);
+            assert!(told.contains("nexus approve ABCD2345") && !told.contains("approve_writes"), "{told}");
+        }
+        let told = steps(&About::ConfirmCall, Mode::Chat, "chat", true, &code);
+        assert!(told.contains(r#"`approve_writes` with {"code":"ABCD2345"}"#), "{told}");
+        assert!(!steps(&About::ApproveWrites, Mode::Chat, "chat", false, &code).contains("approve_writes"));
+    }
+}

@@ -1,0 +1,66 @@
+-- What was recorded before rows were chained stays where it can be read, under another name.
+ALTER TABLE audit RENAME TO audit_unchained;
+
+-- One chain of rows per running process. `home` is the data folder it ran on; the previous chain is the one that
+-- was newest when it began. What is pruned from its old end is vouched for by a row (`pruned_by_*`).
+CREATE TABLE chain (
+    id              TEXT PRIMARY KEY,
+    home            TEXT NOT NULL,
+    started_ms      BIGINT NOT NULL,
+    previous_id     TEXT NOT NULL,
+    previous_seq    BIGINT NOT NULL,
+    previous_hash   TEXT NOT NULL,
+    head_seq        BIGINT NOT NULL,
+    head_hash       TEXT NOT NULL,
+    closed_ms       BIGINT,
+    pruned_seq      BIGINT NOT NULL DEFAULT 0,
+    pruned_hash     TEXT NOT NULL DEFAULT '',
+    pruned_by_chain TEXT NOT NULL DEFAULT '',
+    pruned_by_seq   BIGINT NOT NULL DEFAULT 0,
+    shipped_seq     BIGINT NOT NULL DEFAULT 0,
+    shipped_pos     BIGINT NOT NULL DEFAULT 0
+);
+
+-- The record. `pos` is in the order of writing over all processes; `body` is the whole row as JSON, and the other
+-- columns repeat from it what can be looked for. Two indexes answer every filter: see store/rows.rs.
+CREATE TABLE audit (
+    pos     INTEGER PRIMARY KEY,
+    session TEXT NOT NULL,
+    tool    TEXT NOT NULL,
+    outcome TEXT NOT NULL,
+    body    TEXT NOT NULL
+);
+CREATE INDEX audit_tool ON audit (tool, outcome, pos);
+CREATE INDEX audit_session ON audit (session, tool, outcome, pos);
+
+-- Writes that have begun and not ended. What a dead process leaves here was abandoned.
+CREATE TABLE begun (
+    call_id TEXT PRIMARY KEY,
+    chain   TEXT NOT NULL,
+    pos     BIGINT NOT NULL
+);
+
+-- Rows that Loki will never take.
+CREATE TABLE aside (
+    pos     BIGINT PRIMARY KEY,
+    at_ms   BIGINT NOT NULL,
+    reason  TEXT NOT NULL
+);
+
+-- What the hub remembers of itself: digests of its configuration.
+CREATE TABLE remembered (
+    name    TEXT PRIMARY KEY,
+    value   TEXT NOT NULL
+);
+
+ALTER TABLE api_key ADD COLUMN approved TEXT NOT NULL DEFAULT '';
+ALTER TABLE api_key ADD COLUMN read_only BIGINT NOT NULL DEFAULT 0;
+ALTER TABLE api_key ADD COLUMN session TEXT NOT NULL DEFAULT 'auto';
+
+-- Levels that hold for a time, whatever the key's own is. The digest ties it to the key, not only to its name.
+CREATE TABLE key_level (
+    name     TEXT PRIMARY KEY,
+    sha256   TEXT NOT NULL,
+    level    TEXT NOT NULL,
+    until_ms BIGINT NOT NULL
+);

@@ -1,0 +1,142 @@
+//! `nexus pending`, `nexus approve`, `nexus deny`: the operator's own way to answer, out of reach of any model.
+
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+use clap::Args;
+use comfy_table::{ContentArrangement, Table, presets};
+use jiff::SignedDuration;
+
+use nexus_core::approval::{Code, Scope, Shown};
+use nexus_core::{clock, text};
+
+use super::{print, say};
+use crate::config::Loaded;
+use crate::control::{self, Answer, Order};
+
+#[derive(Debug, Args)]
+pub struct Pending {
+    /// Print it as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Approve {
+    /// The code of the waiting call
+    code: String,
+    /// Only that call, once. Otherwise all writes of its session
+    #[arg(long)]
+    once: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Deny {
+    /// The code of the waiting call
+    code: String,
+}
+
+impl Pending {
+    pub async fn run(self, loaded: Loaded) -> Result<ExitCode> {
+        let mut waiting: Vec<Shown> = Vec::new();
+        for answer in ask(&loaded, &Order::Pending).await? {
+            match answer {
+                Answer::Waiting(more) => waiting.extend(more),
+                Answer::Failed(why) => bail!(why),
+                _ => {}
+            }
+        }
+        // A holder may listen at two sockets.
+        waiting.sort_by(|a, b| (a.asked, a.code.as_str()).cmp(&(b.asked, b.code.as_str())));
+        waiting.dedup_by(|a, b| a.code == b.code);
+        if self.json {
+            print(&format!("{}\n", serde_json::to_string_pretty(&waiting)?))?;
+        } else if waiting.is_empty() {
+            say("Nothing waits.");
+        } else {
+            print(&format!("{}\n", table(&waiting)))?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl Approve {
+    pub async fn run(self, loaded: Loaded) -> Result<ExitCode> {
+        let scope = if self.once { Scope::Once } else { Scope::Session };
+        match settle(&loaded, Order::Approve { code: Code::typed(&self.code), scope }).await? {
+            Answer::Approved(shown, Scope::Once) => say(&format!("Approved once: {}", line(&shown))),
+            Answer::Approved(shown, Scope::Session) => {
+                say(&format!("Approved, with all writes of its session: {}", line(&shown)));
+            }
+            other => bail!("the hub's answer makes no sense: {other:?}"),
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl Deny {
+    pub async fn run(self, loaded: Loaded) -> Result<ExitCode> {
+        match settle(&loaded, Order::Deny(Code::typed(&self.code))).await? {
+            Answer::Denied(shown) => say(&format!("Denied: {}", line(&shown))),
+            other => bail!("the hub's answer makes no sense: {other:?}"),
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Asks all running processes of the data folder.
+async fn ask(loaded: &Loaded, order: &Order) -> Result<Vec<Answer>> {
+    let answers = control::ask_all(&loaded.data, order).await?;
+    if answers.is_empty() {
+        bail!("no hub is running on the data folder {}", loaded.data.display());
+    }
+    Ok(answers)
+}
+
+/// The answer of the one process that knows the code.
+async fn settle(loaded: &Loaded, order: Order) -> Result<Answer> {
+    let mut unknown = String::new();
+    for answer in ask(loaded, &order).await? {
+        match answer {
+            Answer::NoSuchCode(why) => unknown = why,
+            Answer::Failed(why) => bail!(why),
+            known => return Ok(known),
+        }
+    }
+    bail!("{unknown}; `nexus pending` lists what waits")
+}
+
+fn table(waiting: &[Shown]) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
+    table.set_header(["code", "age", "key", "client", "tool", "node", "what would happen"]);
+    for shown in waiting {
+        table.add_row([
+            shown.code.to_string(),
+            age(clock::now().duration_since(shown.asked)),
+            shown.key.clone(),
+            one_line(shown.client.as_deref().unwrap_or("-")),
+            shown.tool.clone(),
+            shown.node.clone(),
+            one_line(&shown.summary),
+        ]);
+    }
+    table
+}
+
+fn line(shown: &Shown) -> String {
+    let client = shown.client.as_deref().map(|client| format!(", client {}", one_line(client))).unwrap_or_default();
+    format!("{} on {}: {} (key {}{client})", shown.tool, shown.node, one_line(&shown.summary), shown.key)
+}
+
+/// A model's words, without what could pass for another line or a colour.
+fn one_line(words: &str) -> String {
+    text::clean(words).replace(['\n', '\r', '\t', '\u{2028}', '\u{2029}'], " ")
+}
+
+fn age(age: SignedDuration) -> String {
+    match age.as_secs().max(0) {
+        seconds @ 0..60 => format!("{seconds}s"),
+        seconds => format!("{}m", seconds / 60),
+    }
+}

@@ -1,0 +1,367 @@
+//! The chain of one process: every row it writes holds a hash over the one before, and the store knows the last.
+
+use std::sync::LazyLock;
+
+use sha2::{Digest, Sha256};
+use sqlx::{AssertSqlSafe, Row as _};
+use uuid::Uuid;
+
+use nexus_core::audit::{Event, Row};
+use nexus_core::clock;
+use nexus_core::tool::Access;
+
+use super::body::{self, Hash};
+use super::{Db, Store, StoreError, hex, unhex};
+
+/// Milliseconds from 1970 to 2026, where positions begin.
+const BEGINNING_MS: i64 = 1_767_225_600_000;
+const TAG_BITS: u32 = 10;
+const COUNT_BITS: u32 = 12;
+
+/// The first position of a moment: what was written since then lies at or behind it.
+pub fn position(at_ms: i64) -> i64 {
+    at_ms.saturating_sub(BEGINNING_MS).clamp(0, i64::MAX >> (TAG_BITS + COUNT_BITS)) << (TAG_BITS + COUNT_BITS)
+}
+
+/// When it was written.
+pub fn written_ms(pos: i64) -> i64 {
+    (pos >> (TAG_BITS + COUNT_BITS)) + BEGINNING_MS
+}
+
+/// Gives positions: later ones are greater, and no two processes give the same.
+#[derive(Debug)]
+struct Stamp {
+    tag: i64,
+    ms: i64,
+    count: i64,
+}
+
+impl Stamp {
+    fn new() -> Self {
+        let mut stamp = Self { tag: 0, ms: 0, count: 0 };
+        stamp.choose_tag();
+        stamp
+    }
+
+    /// A second process with the same tag in the same millisecond is told so by the store, and chooses again.
+    fn choose_tag(&mut self) {
+        self.tag = i64::from(Uuid::new_v4().as_fields().0 & ((1 << TAG_BITS) - 1));
+    }
+
+    fn next(&mut self, now_ms: i64) -> i64 {
+        let now = position(now_ms) >> (TAG_BITS + COUNT_BITS);
+        (self.ms, self.count) = match self.count + 1 {
+            _ if now > self.ms => (now, 0),
+            count if count < 1 << COUNT_BITS => (self.ms, count),
+            _ => (self.ms + 1, 0),
+        };
+        self.ms << (TAG_BITS + COUNT_BITS) | self.tag << COUNT_BITS | self.count
+    }
+}
+
+/// The end of a chain as somebody saw it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Link {
+    pub chain: String,
+    pub seq: i64,
+    pub hash: String,
+}
+
+/// How far a chain is pruned.
+pub type Mark = Link;
+
+impl Link {
+    /// What a row says that vouches for a pruned part.
+    pub fn vouched(&self) -> String {
+        format!("chain {} up to row {}, hash {}", self.chain, self.seq, self.hash)
+    }
+}
+
+/// The chain that this process writes. It is in the store from its first row on.
+#[derive(Debug)]
+pub struct Chain {
+    pub id: String,
+    home: String,
+    started_ms: i64,
+    previous: Option<Link>,
+    seq: i64,
+    hash: Hash,
+    stamp: Stamp,
+    /// Where the chain would end if the last batch, whose fate is unknown, was written after all.
+    doubtful: Option<(i64, Hash)>,
+}
+
+/// What became of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Appended {
+    Written,
+    /// The batch before, which seemed to fail, is in the store; nothing of this one is.
+    Earlier,
+}
+
+/// The hash a chain begins with: it ties the chain to its own start and to the chain before it.
+pub fn genesis(id: &str, home: &str, started_ms: i64, previous: &Link) -> Hash {
+    let Link { chain, seq, hash } = previous;
+    Sha256::digest(format!("nexus audit 1\n{id}\n{home}\n{started_ms}\n{chain}\n{seq}\n{hash}")).into()
+}
+
+impl Chain {
+    pub fn new(home: &str) -> Self {
+        Self {
+            id: clock::new_id().to_string(),
+            home: home.to_owned(),
+            started_ms: clock::now_ms(),
+            previous: None,
+            seq: 0,
+            hash: Hash::default(),
+            stamp: Stamp::new(),
+            doubtful: None,
+        }
+    }
+
+    /// The rows as they will be kept, and where the chain ends with them.
+    fn prepare(&mut self, rows: &[Row]) -> (Vec<Prepared>, i64, Hash) {
+        let now = clock::now_ms();
+        let (mut seq, mut hash) = (self.seq, self.hash);
+        let prepared = rows
+            .iter()
+            .map(|row| {
+                seq += 1;
+                let pos = self.stamp.next(now);
+                let (body, next) = body::write(row, &self.id, seq, pos, &hash);
+                hash = next;
+                let (session, tool, outcome) = body::columns(row);
+                Prepared { pos, session, tool, outcome, body }
+            })
+            .collect();
+        (prepared, seq, hash)
+    }
+}
+
+struct Prepared {
+    pos: i64,
+    session: String,
+    tool: String,
+    outcome: &'static str,
+    body: String,
+}
+
+/// The statements that add rows, and how many each adds: few lengths, so that they stay prepared. SQLite's places
+/// have no numbers because it looks a numbered one up by going through all of them.
+type Inserts = [(usize, String); 4];
+
+fn inserts(place: impl Fn(usize) -> String) -> Inserts {
+    const COLUMNS: usize = 5;
+    [64, 16, 4, 1].map(|rows| {
+        let row = |row: usize| {
+            let places: Vec<String> = (1..=COLUMNS).map(|column| place(row * COLUMNS + column)).collect();
+            format!("({})", places.join(","))
+        };
+        let values: Vec<String> = (0..rows).map(row).collect();
+        (rows, format!("INSERT INTO audit (pos, session, tool, outcome, body) VALUES {}", values.join(",")))
+    })
+}
+
+static UNNUMBERED: LazyLock<Inserts> = LazyLock::new(|| inserts(|_| "?".to_owned()));
+static NUMBERED: LazyLock<Inserts> = LazyLock::new(|| inserts(|place| format!("${place}")));
+
+const OPEN: &str = "INSERT INTO chain (id, home, started_ms, previous_id, previous_seq, previous_hash, head_seq, head_hash) \
+     VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT DO NOTHING";
+const ADVANCE: &str = "UPDATE chain SET head_seq = $1, head_hash = $2 WHERE id = $3 AND head_seq = $4";
+const BEGIN: &str = "INSERT INTO begun (call_id, chain, pos) VALUES ($1, $2, $3)";
+const END: &str = "DELETE FROM begun WHERE call_id = $1";
+const MARK: &str = "UPDATE chain SET pruned_seq = $1, pruned_hash = $2, pruned_by_chain = $3, pruned_by_seq = $4 \
+     WHERE id = $5 AND pruned_seq < $1";
+const NEWEST: &str = "SELECT id, head_seq, head_hash FROM chain ORDER BY started_ms DESC, id DESC LIMIT 1";
+
+impl Store {
+    /// Adds rows to the record, all or none. They are safe when it comes back.
+    pub async fn append(&self, chain: &mut Chain, rows: &[Row]) -> Result<Appended, StoreError> {
+        self.append_marked(chain, rows, &[]).await
+    }
+
+    /// The same for rows that vouch for pruned parts: the marks are set with them.
+    pub async fn append_marked(
+        &self,
+        chain: &mut Chain,
+        rows: &[Row],
+        marks: &[Mark],
+    ) -> Result<Appended, StoreError> {
+        if rows.is_empty() {
+            return Ok(Appended::Written);
+        }
+        if chain.previous.is_none() {
+            let previous = self.newest_chain().await?;
+            chain.hash = genesis(&chain.id, &chain.home, chain.started_ms, &previous);
+            chain.previous = Some(previous);
+        }
+        if let Some((seq, hash)) = chain.doubtful.take()
+            && self.head(&chain.id).await? == Some((seq, hash))
+        {
+            (chain.seq, chain.hash) = (seq, hash);
+            return Ok(Appended::Earlier);
+        }
+        let first = chain.seq + 1;
+        let (prepared, seq, hash) = chain.prepare(rows);
+        // Also if nobody waits for the end of this: then the next batch finds out.
+        chain.doubtful = Some((seq, hash));
+        let written = on_db!(self, |db, inserts| {
+            async {
+                let mut transaction = db.begin().await?;
+                let moved = if chain.seq == 0 {
+                    let Link { chain: previous, seq: previous_seq, hash: previous_hash } =
+                        chain.previous.clone().unwrap_or_default();
+                    let open = sqlx::query(OPEN).bind(&chain.id).bind(&chain.home).bind(chain.started_ms);
+                    let open = open.bind(previous).bind(previous_seq).bind(previous_hash).bind(seq).bind(hex(&hash));
+                    open.execute(&mut *transaction).await?
+                } else {
+                    let advance = sqlx::query(ADVANCE).bind(seq).bind(hex(&hash)).bind(&chain.id).bind(chain.seq);
+                    advance.execute(&mut *transaction).await?
+                };
+                if moved.rows_affected() != 1 {
+                    return Err(StoreError::ForeignChain { id: chain.id.clone() });
+                }
+                for ((row, prepared), nth) in rows.iter().zip(&prepared).zip(0..) {
+                    let Some(call) = &row.call else {
+                        if let Some(mark) = marks.get(nth) {
+                            let vouching = first + i64::try_from(nth).unwrap_or_default();
+                            let set = sqlx::query(MARK).bind(mark.seq).bind(&mark.hash).bind(&chain.id);
+                            set.bind(vouching).bind(&mark.chain).execute(&mut *transaction).await?;
+                        }
+                        continue;
+                    };
+                    match row.event {
+                        Event::Begun => {
+                            let begin = sqlx::query(BEGIN).bind(call.id.to_string()).bind(&chain.id);
+                            begin.bind(prepared.pos).execute(&mut *transaction).await?;
+                        }
+                        _ if call.access == Some(Access::Write) && call.decision == Some("allowed") => {
+                            sqlx::query(END).bind(call.id.to_string()).execute(&mut *transaction).await?;
+                        }
+                        _ => {}
+                    }
+                }
+                let mut rest = prepared.into_iter();
+                while rest.len() > 0 {
+                    let fits = inserts.iter().find(|(length, _)| *length <= rest.len());
+                    let (length, insert) = fits.unwrap_or(&inserts[inserts.len() - 1]);
+                    let mut query = sqlx::query(AssertSqlSafe(insert.as_str()));
+                    for row in rest.by_ref().take(*length) {
+                        query = query.bind(row.pos).bind(row.session).bind(row.tool).bind(row.outcome).bind(row.body);
+                    }
+                    query.execute(&mut *transaction).await?;
+                }
+                // From here on an error may mean either: that it was written, and that it was not.
+                transaction.commit().await.map_err(StoreError::Commit)
+            }
+            .await
+        });
+        match written {
+            Ok(()) => {
+                (chain.seq, chain.hash, chain.doubtful) = (seq, hash, None);
+                Ok(Appended::Written)
+            }
+            Err(error) => {
+                chain.stamp.choose_tag();
+                if !matches!(error, StoreError::Commit(_)) {
+                    chain.doubtful = None;
+                }
+                Err(error)
+            }
+        }
+    }
+
+    async fn newest_chain(&self) -> Result<Link, StoreError> {
+        on_db!(self, |db| {
+            let newest = sqlx::query(NEWEST).fetch_optional(db).await?;
+            Ok(match newest {
+                Some(row) => Link { chain: row.try_get(0)?, seq: row.try_get(1)?, hash: row.try_get(2)? },
+                None => Link::default(),
+            })
+        })
+    }
+
+    async fn head(&self, chain: &str) -> Result<Option<(i64, Hash)>, StoreError> {
+        let head: Option<(i64, String)> = on_db!(self, |db| {
+            sqlx::query_as("SELECT head_seq, head_hash FROM chain WHERE id = $1").bind(chain).fetch_optional(db).await?
+        });
+        Ok(head.and_then(|(seq, hash)| Some((seq, unhex(&hash)?))))
+    }
+
+    /// The process ends in order and writes no more.
+    pub async fn close_chain(&self, id: &str) -> Result<(), StoreError> {
+        on_db!(self, |db| {
+            let close = sqlx::query("UPDATE chain SET closed_ms = $1 WHERE id = $2");
+            close.bind(clock::now_ms()).bind(id).execute(db).await?;
+        });
+        Ok(())
+    }
+
+    /// Chains of this data folder that nobody has closed: of running processes, and of dead ones.
+    pub async fn open_chains(&self, home: &str) -> Result<Vec<String>, StoreError> {
+        Ok(on_db!(self, |db| {
+            let open = sqlx::query_scalar("SELECT id FROM chain WHERE home = $1 AND closed_ms IS NULL");
+            open.bind(home).fetch_all(db).await?
+        }))
+    }
+
+    /// The rows of writes that this chain began and did not end.
+    pub async fn unended(&self, chain: &str) -> Result<Vec<String>, StoreError> {
+        Ok(on_db!(self, |db| {
+            let begun = sqlx::query_scalar(
+                "SELECT audit.body FROM begun JOIN audit ON audit.pos = begun.pos WHERE begun.chain = $1 ORDER BY begun.pos",
+            );
+            begun.bind(chain).fetch_all(db).await?
+        }))
+    }
+}
+
+#[cfg(test)]
+impl Chain {
+    pub fn clone_for_tests(&self) -> Self {
+        let stamp = Stamp { tag: self.stamp.tag, ms: self.stamp.ms, count: self.stamp.count };
+        let (id, home, previous) = (self.id.clone(), self.home.clone(), self.previous.clone());
+        Self { id, home, previous, stamp, started_ms: self.started_ms, seq: self.seq, hash: self.hash, doubtful: None }
+    }
+
+    /// This chain, if nobody had told how the batch ended with which it became `later`.
+    pub fn unsure_of(self, later: &Self) -> Self {
+        Self { doubtful: Some((later.seq, later.hash)), stamp: later.clone_for_tests().stamp, ..self }
+    }
+
+    /// Gives the position next that the other gives next.
+    pub fn in_step_with(self, other: &mut Self) -> Self {
+        other.stamp.ms = position(clock::now_ms() + 3_600_000) >> (TAG_BITS + COUNT_BITS);
+        Self { stamp: other.clone_for_tests().stamp, ..self }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn positions_grow_whatever_the_clock_does(times in proptest::collection::vec(BEGINNING_MS - 10..BEGINNING_MS + 10, 1..200)) {
+            let mut stamp = Stamp::new();
+            let mut last = -1;
+            for now in times {
+                let pos = stamp.next(now);
+                prop_assert!(pos > last);
+                last = pos;
+            }
+        }
+    }
+
+    #[test]
+    fn more_rows_than_a_millisecond_holds_borrow_from_the_next() {
+        let mut stamp = Stamp::new();
+        let now = BEGINNING_MS + 1_000;
+        let given: Vec<i64> = (0..10_000).map(|_| stamp.next(now)).collect();
+        assert!(given.is_sorted_by(|a, b| a < b));
+        assert_eq!(written_ms(given[0]), now);
+        assert_eq!(written_ms(given[9_999]), now + 2);
+        assert!(position(now) <= given[0] && given[0] < position(now + 1));
+    }
+}

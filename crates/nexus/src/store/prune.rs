@@ -1,0 +1,97 @@
+//! Taking rows away from the old end, so that what is left can still be proved.
+
+use std::collections::BTreeMap;
+
+use super::body::Kept;
+use super::chain::Mark;
+use super::{Db, Store, StoreError};
+
+const PAGE: i64 = 4_096;
+/// Rows deleted in one transaction: writers wait no longer than that takes.
+const AT_ONCE: i64 = 500;
+/// Bytes that an index entry and the row's frame take, roughly, where the database does not tell.
+const FRAME: i64 = 300;
+
+/// What a cut takes away.
+#[derive(Debug, Default)]
+pub struct Cut {
+    pub rows: u64,
+    /// The last row of each chain that goes.
+    pub marks: Vec<Mark>,
+}
+
+const OLD: &str = "SELECT pos, body FROM audit WHERE pos > $1 AND pos < $2 ORDER BY pos LIMIT $3";
+const DELETE: &str =
+    "DELETE FROM audit WHERE pos IN (SELECT pos FROM audit WHERE pos < $1 ORDER BY pos LIMIT $2)";
+
+impl Store {
+    /// What lies before a position.
+    pub async fn cut(&self, before: i64) -> Result<Cut, StoreError> {
+        let pruned: Vec<(String, i64)> =
+            on_db!(self, |db| sqlx::query_as("SELECT id, pruned_seq FROM chain").fetch_all(db).await?);
+        let mut marks: BTreeMap<String, (i64, String)> =
+            pruned.into_iter().map(|(chain, seq)| (chain, (seq, String::new()))).collect();
+        let mut rows = 0;
+        let mut after = i64::MIN;
+        loop {
+            let page: Vec<(i64, String)> =
+                on_db!(self, |db| sqlx::query_as(OLD).bind(after).bind(before).bind(PAGE).fetch_all(db).await?);
+            let Some((last, _)) = page.last() else { break };
+            after = *last;
+            for (pos, body) in &page {
+                let kept = Kept::parse(body).map_err(|source| StoreError::BadRow { pos: *pos, source })?;
+                let mark = marks.entry(kept.chain).or_default();
+                // Rows at or before the present mark are gone already, but for the deleting.
+                if kept.seq > mark.0 {
+                    *mark = (kept.seq, kept.hash);
+                    rows += 1;
+                }
+            }
+        }
+        let marks = marks.into_iter().filter(|(_, (_, hash))| !hash.is_empty());
+        Ok(Cut { rows, marks: marks.map(|(chain, (seq, hash))| Mark { chain, seq, hash }).collect() })
+    }
+
+    /// Deletes a few of the rows before a position. False: none is left.
+    pub async fn delete_before(&self, before: i64) -> Result<bool, StoreError> {
+        let deleted =
+            on_db!(self, |db| sqlx::query(DELETE).bind(before).bind(AT_ONCE).execute(db).await?.rows_affected());
+        if deleted == 0 {
+            on_db!(self, |db| {
+                sqlx::query("DELETE FROM aside WHERE pos < $1").bind(before).execute(db).await?;
+            });
+        }
+        if let Db::Sqlite(db) = &self.db {
+            sqlx::query("PRAGMA incremental_vacuum(500)").execute(db).await?;
+        }
+        Ok(deleted > 0)
+    }
+
+    /// Bytes the record takes.
+    pub async fn size(&self) -> Result<i64, StoreError> {
+        match &self.db {
+            Db::Sqlite(db) => Ok(sqlx::query_scalar(
+                "SELECT (page_count - freelist_count) * page_size \
+                 FROM pragma_page_count(), pragma_freelist_count(), pragma_page_size()",
+            )
+            .fetch_one(db)
+            .await?),
+            // Its files do not shrink when rows go: only the rows themselves tell.
+            Db::Postgres(db) => {
+                let average: i64 = sqlx::query_scalar(
+                    "SELECT CAST(COALESCE(AVG(LENGTH(body)), 0) AS BIGINT) \
+                     FROM (SELECT body FROM audit ORDER BY pos DESC LIMIT 1000) AS newest",
+                )
+                .fetch_one(db)
+                .await?;
+                Ok(self.audit_rows().await? * (average + FRAME))
+            }
+        }
+    }
+
+    /// The position of the nth row from the old end; the last one's if there are fewer.
+    pub async fn nth_position(&self, nth: i64) -> Result<i64, StoreError> {
+        const NTH: &str = "SELECT CAST(COALESCE(MAX(pos), 0) AS BIGINT) FROM (SELECT pos FROM audit ORDER BY pos LIMIT $1) AS old";
+        Ok(on_db!(self, |db| sqlx::query_scalar(NTH).bind(nth).fetch_one(db).await?))
+    }
+}
