@@ -133,6 +133,16 @@ def judge_reading(model, last_word):
     assert FILE in last_word, f"the agent's last word: {last_word[-1500:]}"
 
 
+def judge_waiting(model):
+    """The write did not happen, and the model reads what to do: from the hub where the agent cannot ask anybody, else
+    after the agent itself has dismissed or declined the question, as one without a person before it does."""
+    assert model.answers, "the tool never answered"
+    said = model.answers[-1]
+    assert "approval_required" in said or ("counts as no" in said and "nexus approve" in said), \
+        f"the tool's answer, as the model got it: {model.answers}"
+    assert not os.path.exists(WRITTEN), "the file was written"
+
+
 def script(tool, **arguments):
     return ScriptedModel(tool, arguments)
 
@@ -152,8 +162,7 @@ for kind, ways in ((ClaudeCode, ("HTTP", "SSE", "stdio")), (Codex, ("HTTP", "std
         agent = kind(model)
         agent.add("HTTP")
         agent.ask()
-        assert model.answers and "approval_required" in model.answers[-1], f"the tool's answer, as the model got it: {model.answers}"
-        assert not os.path.exists(WRITTEN), "the file was written"
+        judge_waiting(model)
 
     with script("list_directory", path=5) as model, promise(f"{kind.name}: the model reads what is wrong with an argument"):
         agent = kind(model)

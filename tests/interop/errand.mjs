@@ -2,7 +2,7 @@
 //
 // Both TypeScript SDKs have the same verbs, so one errand serves both: a script hands over how to connect.
 
-import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
 
@@ -106,6 +106,47 @@ export async function errand(name, client, transport, { versions, versionOf }) {
         ensure(answer instanceof Error && answer.code === -32602, answer instanceof Error ? `${answer.code} ${answer.message}` : answer);
     });
     await promise(`${name}: leaves`, () => within(10, client.close()));
+}
+
+/** A person for a client that can ask one: answers with what `says` holds, and remembers what it was asked. */
+export const person = () => {
+    const me = { says: 'no', asked: [] };
+    me.answer = async (request) => {
+        me.asked.push(request.params.message);
+        return { action: 'accept', content: { decision: me.says } };
+    };
+    return me;
+};
+
+/** A client that asks `someone`: a write asks and does what they say, and after a yes to all nothing is asked any more. */
+export async function asking(name, client, transport, someone) {
+    const folder = join(TMPDIR, 'a folder');
+    mkdirSync(folder, { recursive: true });
+    const path = join(folder, 'asked');
+    const write = async (says) => {
+        someone.says = says;
+        rmSync(path, { force: true });
+        const before = someone.asked.length;
+        const result = await within(30, client.callTool({ name: 'write_file', arguments: { path, content: says } }));
+        return { result, asked: someone.asked.slice(before), written: existsSync(path) };
+    };
+    await promise(`${name}: a write asks, runs after yes and is free afterwards`, async () => {
+        await within(30, client.connect(transport));
+        const no = await write('no');
+        ensure(no.result.isError && !no.written && no.asked.length === 1, no);
+        ensure(no.asked[0].includes('write_file') && no.asked[0].includes(path), no);
+        ensure(textOf(no.result).includes('the operator said no'), no);
+        for (const says of ['once', 'session']) {
+            const yes = await write(says);
+            ensure(!yes.result.isError && yes.written && yes.asked.length === 1, yes);
+        }
+        const free = await write('no');
+        ensure(!free.result.isError && free.written && free.asked.length === 0, free);
+        await within(30, client.callTool({ name: 'revoke_writes', arguments: {} }));
+        const locked = await write('no');
+        ensure(locked.result.isError && locked.asked.length === 1, locked);
+        await within(10, client.close());
+    });
 }
 
 export async function shutOut(name, client, transport) {

@@ -1,13 +1,14 @@
 """The Python SDK's client: Streamable HTTP and stdio in both eras, HTTP+SSE in the old one."""
 
 import asyncio
+import contextlib
 import json
 import os
 import subprocess
 import tempfile
 
 import httpx2
-from mcp import Client, MCPError, StdioServerParameters
+from mcp import Client, MCPError, StdioServerParameters, types
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 
@@ -56,6 +57,45 @@ async def errand(name, client, versions, discovers=True):
                     raise AssertionError(f"answered {wire(result)}")
 
 
+class Person:
+    """Someone a client can ask: answers with what `says` holds, and remembers what they were asked."""
+
+    says = "no"
+
+    def __init__(self):
+        self.asked = []
+
+    async def answer(self, _, params):
+        self.asked.append(params.message)
+        return types.ElicitResult(action="accept", content={"decision": self.says})
+
+
+async def asking(name, client, someone):
+    """A write asks, and does what they say; after a yes to all nothing is asked any more."""
+    path = os.path.join(folder(), "asked")
+
+    async def write(says):
+        someone.says, before = says, len(someone.asked)
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(path)
+        result = wire(await client.call_tool("write_file", {"path": path, "content": says}))
+        return result.get("isError", False), os.path.exists(path), someone.asked[before:], result
+
+    with promise(f"{name}: a write asks, runs after yes and is free afterwards"):
+        async with asyncio.timeout(30), client:
+            refused, written, asked, result = await write("no")
+            assert refused and not written and len(asked) == 1, f"no: {asked} {result}"
+            assert "write_file" in asked[0] and path in asked[0], f"the question: {asked}"
+            for says in ("once", "session"):
+                refused, written, asked, result = await write(says)
+                assert not refused and written and len(asked) == 1, f"{says}: {asked} {result}"
+            refused, written, asked, result = await write("no")
+            assert not refused and written and not asked, f"free: {asked} {result}"
+            await client.call_tool("revoke_writes", {})
+            refused, written, asked, result = await write("no")
+            assert refused and not written and len(asked) == 1, f"locked again: {asked} {result}"
+
+
 async def shut_out(name, client):
     with promise(f"{name}: is shut out"):
         try:
@@ -72,8 +112,8 @@ def http(key, **how):
     return Client(streamable_http_client(MCP, http_client=httpx2.AsyncClient(headers=bearer(key), timeout=30)), **how)
 
 
-def sse(key):
-    return Client(sse_client(SSE, headers=bearer(key)), mode="legacy")
+def sse(key, **how):
+    return Client(sse_client(SSE, headers=bearer(key)), mode="legacy", **how)
 
 
 def stdio(data, **how):
@@ -102,6 +142,15 @@ async def main():
     await errand("Python, stdio beside the daemon, old era", stdio(DATA, mode="legacy"), OLD)
     with tempfile.TemporaryDirectory() as own:
         await errand("Python, stdio alone, new era", stdio(own, mode="auto"), NEW)
+        for what, make in (
+            ("HTTP, old era", lambda **how: http(KEY, mode="legacy", **how)),
+            ("HTTP, new era", lambda **how: http(KEY, mode="auto", **how)),
+            ("SSE", lambda **how: sse(KEY, **how)),
+            ("stdio beside the daemon, old era", lambda **how: stdio(DATA, mode="legacy", **how)),
+            ("stdio alone, new era", lambda **how: stdio(own, mode="auto", **how)),
+        ):
+            someone = Person()
+            await asking(f"Python, {what}", make(elicitation_callback=someone.answer), someone)
     for what, key in (("a wrong key", WRONG_KEY), ("no key", None)):
         await shut_out(f"Python, HTTP, old era, {what}", http(key, mode="legacy"))
         await shut_out(f"Python, HTTP, new era, {what}", http(key, mode="auto"))

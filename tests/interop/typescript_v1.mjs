@@ -1,12 +1,14 @@
 // The TypeScript SDK, version 1: Streamable HTTP, HTTP+SSE and stdio, all in the old era (it knows no other).
 
-import { errand, finish, from, hub, shutOut, WRONG_KEY } from './errand.mjs';
+import { asking, errand, finish, from, hub, person, shutOut, WRONG_KEY } from './errand.mjs';
 
 const require = from(process.argv[2]);
 const { Client } = require('@modelcontextprotocol/sdk/client/index.js');
 const { StreamableHTTPClientTransport } = require('@modelcontextprotocol/sdk/client/streamableHttp.js');
 const { SSEClientTransport } = require('@modelcontextprotocol/sdk/client/sse.js');
 const { StdioClientTransport } = require('@modelcontextprotocol/sdk/client/stdio.js');
+
+const { ElicitRequestSchema } = require('@modelcontextprotocol/sdk/types.js');
 
 const client = () => new Client({ name: 'interop-typescript-v1', version: '1.0.0' });
 const withKey = (key) => ({ requestInit: { headers: key ? { Authorization: `Bearer ${key}` } : {} } });
@@ -31,6 +33,16 @@ for (const [name, plain, versions] of [
 ]) {
     const { transport, versionOf } = watched(plain);
     await errand(name, client(), transport, { versions, versionOf });
+}
+for (const [name, transport] of [
+    ['TypeScript v1, HTTP', http(hub.key)],
+    ['TypeScript v1, SSE', sse(hub.key)],
+    ['TypeScript v1, stdio', stdio()],
+]) {
+    const me = new Client({ name: 'interop-typescript-v1', version: '1.0.0' }, { capabilities: { elicitation: {} } });
+    const someone = person();
+    me.setRequestHandler(ElicitRequestSchema, someone.answer);
+    await asking(name, me, transport, someone);
 }
 for (const [what, key] of [['a wrong key', WRONG_KEY], ['no key', undefined]]) {
     await shutOut(`TypeScript v1, HTTP, ${what}`, client(), http(key));

@@ -1,6 +1,6 @@
 // The TypeScript SDK, version 2: Streamable HTTP and stdio in both eras, HTTP+SSE in the old one.
 
-import { errand, finish, from, hub, shutOut, WRONG_KEY } from './errand.mjs';
+import { asking, errand, finish, from, hub, person, shutOut, WRONG_KEY } from './errand.mjs';
 
 const require = from(process.argv[2]);
 const { Client, StreamableHTTPClientTransport, SSEClientTransport } = require('@modelcontextprotocol/client');
@@ -21,6 +21,18 @@ for (const [name, mode, transport, versions] of [
 ]) {
     const me = client(mode);
     await errand(name, me, transport, { versions, versionOf: () => me.getNegotiatedProtocolVersion() });
+}
+for (const [name, mode, transport] of [
+    ['TypeScript v2, HTTP, old era', 'legacy', http(hub.key)],
+    ['TypeScript v2, HTTP, new era', 'auto', http(hub.key)],
+    ['TypeScript v2, stdio, old era', 'legacy', stdio()],
+    ['TypeScript v2, stdio, new era', 'auto', stdio()],
+]) {
+    const capabilities = { elicitation: { form: {} } };
+    const me = new Client({ name: 'interop-typescript-v2', version: '2.0.0' }, { versionNegotiation: { mode }, capabilities });
+    const someone = person();
+    me.setRequestHandler('elicitation/create', someone.answer);
+    await asking(name, me, transport, someone);
 }
 for (const [what, key] of [['a wrong key', WRONG_KEY], ['no key', undefined]]) {
     await shutOut(`TypeScript v2, HTTP, old era, ${what}`, client('legacy'), http(key));

@@ -135,6 +135,8 @@ pub enum Why {
     ServerDenied,
     /// A human said no.
     Denied,
+    /// The client declined, or brought no clear answer. Some do so by themselves where nobody is there to ask.
+    Declined,
     /// The question was closed without an answer.
     Dismissed,
     /// The client could not put the question.
@@ -159,6 +161,7 @@ impl Why {
             Why::LevelTooLow => "level_too_low",
             Why::ServerDenied => "server_denied",
             Why::Denied => "denied",
+            Why::Declined => "declined",
             Why::Dismissed => "dismissed",
             Why::Unavailable => "unavailable",
             Why::Expired => "expired",
@@ -169,10 +172,10 @@ impl Why {
         }
     }
 
-    /// The word for the model: to it a dismissal is a no.
+    /// The word for the model: to it everything that is not a yes is a no.
     pub fn told(self) -> &'static str {
         match self {
-            Why::Dismissed => Why::Denied.as_str(),
+            Why::Declined | Why::Dismissed => Why::Denied.as_str(),
             other => other.as_str(),
         }
     }
@@ -184,6 +187,7 @@ impl Why {
             Why::LevelTooLow => "refused: the level of this key does not allow it",
             Why::ServerDenied => "refused: the operator has denied this upstream server",
             Why::Denied => "refused: the operator said no",
+            Why::Declined => "refused: the question was declined, and that counts as no",
             Why::Dismissed => "refused: the question was dismissed, and that counts as no",
             Why::Unavailable => "refused: the client could not put the question to anyone",
             Why::Expired => "refused: the answer came too late",
@@ -199,7 +203,9 @@ impl Why {
             Why::ReadOnly => "the operator may take `read_only` away in nexus.yaml; do not try another way",
             Why::LevelTooLow => "the operator may give the key the level `trusted`; do not try another way",
             Why::ServerDenied | Why::Denied => "ask the operator what they want instead; do not try another way",
-            Why::Dismissed | Why::Unavailable => "nothing has happened; ask the operator what they want",
+            Why::Declined | Why::Dismissed | Why::Unavailable => {
+                "nothing has happened; ask the operator what they want"
+            }
             Why::Expired | Why::Replayed => "nothing has happened; call again without it, and the question is put anew",
             Why::Tampered | Why::Foreign | Why::Unsolicited => {
                 "nothing has happened; call again without `requestState` and `inputResponses`"

@@ -226,6 +226,11 @@ impl<E: Send + Sync + 'static> Entry<E> {
     pub const fn of<T: Tool<E>>() -> Self {
         Self { name: T::NAME, spec: spec_of::<E, T>, intend: intend_of::<E, T> }
     }
+
+    /// What clients are told of it, without anything to run it on.
+    pub fn spec(&self) -> Result<ToolSpec, BadTool> {
+        (self.spec)()
+    }
 }
 
 fn spec_of<E, T: Tool<E>>() -> Result<ToolSpec, BadTool> {

@@ -130,12 +130,7 @@ impl Client {
         Ok(self)
     }
 
-    async fn request(
-        &self,
-        method: &str,
-        mut params: Value,
-        person: &mut dyn Person,
-    ) -> Result<Value, ClientError> {
+    async fn request(&self, method: &str, mut params: Value, person: &mut dyn Person) -> Result<Value, ClientError> {
         if self.session.is_none() {
             params["_meta"]["io.modelcontextprotocol/protocolVersion"] = MODERN.into();
             params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = self.capabilities.clone();

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use nexus_core::approval::Mode;
 use nexus_core::name::NodeName;
+use nexus_core::principal::Patterns;
 use nexus_core::{ToolError, ToolResult};
 use thiserror::Error;
 use tokio::sync::Semaphore;
@@ -48,6 +49,8 @@ pub struct Settings {
     pub read_only: bool,
     /// How a human is asked about a write.
     pub approval: Mode,
+    /// Tools whose output the model sees as it is, but for the hub's own secrets.
+    pub unredacted: Patterns,
 }
 
 impl Default for Settings {
@@ -64,6 +67,7 @@ impl Default for Settings {
             data_dir: None,
             read_only: false,
             approval: Mode::Ask,
+            unredacted: Patterns::default(),
         }
     }
 }

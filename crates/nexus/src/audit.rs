@@ -2,6 +2,7 @@
 
 pub mod alive;
 pub mod configuration;
+pub mod log;
 pub mod loki;
 pub mod upkeep;
 
@@ -10,7 +11,7 @@ use std::fmt;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -24,8 +25,8 @@ use uuid::Uuid;
 use nexus_core::audit::{NotRecorded, Row, Sink};
 use nexus_core::tasks::panic_text;
 
-use crate::store::{Store, StoreError};
 use crate::store::chain::{Appended, Chain, Mark};
+use crate::store::{Store, StoreError};
 
 /// Unwritten rows, and their bytes, at which callers are made to wait for the store.
 const HIGH_WATER: usize = 8_192;
@@ -33,9 +34,11 @@ const HIGH_WATER_BYTES: usize = 32 * 1024 * 1024;
 /// Unwritten rows kept while the store refuses; beyond them the oldest are lost, and counted.
 const MOST_UNWRITTEN: usize = 32_768;
 /// Rows nobody waits for are gathered this long, so that one commit carries many.
-const GATHER: Duration = Duration::from_millis(50);
+const GATHER: Duration = Duration::from_millis(100);
+/// How long a commit is put off for those who came with the last one.
+const MUSTER: Duration = Duration::from_micros(300);
 /// Rows in one transaction.
-const BATCH: usize = 2_048;
+const BATCH: usize = 4_096;
 /// How often a store that refuses is tried again; a write tries it at once.
 const RETRY: Duration = Duration::from_secs(1);
 /// A store that takes longer for a batch is taken for one that refuses.
@@ -56,8 +59,8 @@ pub struct Journal {
 struct Queue {
     rows: Vec<Queued>,
     bytes: usize,
-    /// Some row has somebody waiting for it.
-    hurry: bool,
+    /// Rows that somebody waits for.
+    awaited: usize,
     /// Rows that vouch for what is pruned with them.
     cuts: Vec<Vouched>,
     /// Rows taken out and not yet written.
@@ -66,6 +69,12 @@ struct Queue {
     failing: bool,
     /// Nobody writes any more.
     closed: bool,
+}
+
+impl Queue {
+    fn is_urgent(&self) -> bool {
+        self.awaited > 0 || !self.cuts.is_empty()
+    }
 }
 
 struct Queued {
@@ -87,6 +96,8 @@ struct Pen<'a> {
     store: &'a Store,
     chain: &'a mut Chain,
     doubtful: HashSet<Uuid>,
+    /// How many were waiting for the last commit.
+    told: usize,
 }
 
 type Waiting = oneshot::Sender<Result<(), NotRecorded>>;
@@ -130,7 +141,7 @@ impl Journal {
 
     /// Writes until told to stop, then writes what is left and closes the chain.
     pub async fn write_to(self: Arc<Self>, store: Store, mut chain: Chain, stop: CancellationToken) {
-        let mut pen = Pen { store: &store, chain: &mut chain, doubtful: HashSet::new() };
+        let mut pen = Pen { store: &store, chain: &mut chain, doubtful: HashSet::new(), told: 0 };
         while !stop.is_cancelled() {
             let retry = async {
                 match self.is_failing() {
@@ -153,7 +164,8 @@ impl Journal {
             queue.closed = true;
             (std::mem::take(&mut queue.rows), std::mem::take(&mut queue.cuts))
         };
-        let waiting = left.into_iter().filter_map(|queued| queued.waiting).chain(cuts.into_iter().map(|cut| cut.waiting));
+        let waiting =
+            left.into_iter().filter_map(|queued| queued.waiting).chain(cuts.into_iter().map(|cut| cut.waiting));
         tell(waiting, &Err(NotRecorded("the hub is ending".to_owned())));
         self.written.notify_waiters();
         if let Err(error) = store.close_chain(&chain.id).await {
@@ -161,10 +173,19 @@ impl Journal {
         }
     }
 
+    /// Those who were told of the last commit may be about to come back with their next rows: a short wait for as many
+    /// as then makes one commit of what would be two.
+    async fn muster(&self, last: usize) {
+        let started = Instant::now();
+        while last > 1 && self.queue.lock().awaited < last && started.elapsed() < MUSTER {
+            tokio::task::yield_now().await;
+        }
+    }
+
     /// Lets rows come together, unless somebody waits for one of them.
     async fn gather(&self, stop: &CancellationToken) {
         let hurry = async {
-            while !self.queue.lock().hurry {
+            while !self.queue.lock().is_urgent() {
                 self.posted.notified().await;
             }
         };
@@ -177,7 +198,9 @@ impl Journal {
 
     /// One commit. True: there may be more to write.
     async fn write_batch(&self, pen: &mut Pen<'_>) -> bool {
+        self.muster(pen.told).await;
         let (rows, waiting) = self.take_batch();
+        pen.told = waiting.iter().flatten().count();
         if rows.is_empty() {
             return false;
         }
@@ -238,7 +261,6 @@ impl Journal {
                 return Err(NotRecorded("the hub is ending".to_owned()));
             }
             queue.cuts.push(Vouched { rows, marks, waiting: done });
-            queue.hurry = true;
         }
         self.posted.notify_one();
         written.await.unwrap_or_else(|_| Err(NotRecorded("the hub is ending".to_owned())))
@@ -250,7 +272,7 @@ impl Journal {
         let later = queue.rows.split_off(count);
         let now = std::mem::replace(&mut queue.rows, later);
         queue.bytes = queue.rows.iter().map(|queued| queued.row.size()).sum();
-        queue.hurry = queue.rows.iter().any(|queued| queued.waiting.is_some());
+        queue.awaited = queue.rows.iter().filter(|queued| queued.waiting.is_some()).count();
         queue.in_hand = count;
         now.into_iter().map(|queued| (queued.row, queued.waiting)).unzip()
     }
@@ -272,7 +294,7 @@ impl Journal {
         queue.rows.drain(..over);
         self.lost.fetch_add(over as u64, Ordering::Relaxed);
         queue.bytes = queue.rows.iter().map(|queued| queued.row.size()).sum();
-        (queue.failing, queue.hurry, queue.in_hand) = (true, false, 0);
+        (queue.failing, queue.awaited, queue.in_hand) = (true, 0, 0);
         refused
     }
 
@@ -283,7 +305,7 @@ impl Journal {
         let first = rows.into_iter().zip(waiting).map(|(row, waiting)| Queued { row, waiting });
         queue.rows = first.chain(behind).filter(|queued| !written.contains(&queued.row.id)).collect();
         queue.bytes = queue.rows.iter().map(|queued| queued.row.size()).sum();
-        queue.hurry = queue.rows.iter().any(|queued| queued.waiting.is_some());
+        queue.awaited = queue.rows.iter().filter(|queued| queued.waiting.is_some()).count();
         (queue.failing, queue.in_hand) = (false, 0);
     }
 
@@ -295,7 +317,7 @@ impl Journal {
                 return tell(waiting.into_iter(), &Err(NotRecorded("the hub is ending".to_owned())));
             }
             let hurry = waiting.is_some();
-            queue.hurry |= hurry;
+            queue.awaited += usize::from(hurry);
             queue.bytes += row.size();
             queue.rows.push(Queued { row, waiting });
             hurry || queue.rows.len() == 1

@@ -11,11 +11,14 @@ use anyhow::{Context, Result};
 use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 
+use nexus_core::text;
+
 use crate::config::values::LogLevel;
 use crate::config::{self, Env, Faults, Loaded};
 use crate::log;
 
 mod approve;
+mod audit;
 mod call;
 mod check;
 mod docs;
@@ -67,6 +70,9 @@ enum Command {
     /// Make, list and revoke keys
     #[command(subcommand)]
     Key(key::Key),
+    /// Prove, show and export the record of all that happened
+    #[command(subcommand)]
+    Audit(audit::Audit),
     /// Write the reference pages (docs/reference)
     Docs(docs::Docs),
     /// Print shell completions
@@ -112,6 +118,7 @@ impl Cli {
             Command::Approve(approve) => block_on(approve.run(load()?)),
             Command::Deny(deny) => block_on(deny.run(load()?)),
             Command::Key(key) => block_on(key.run(load()?)),
+            Command::Audit(audit) => block_on(audit.run(load()?)),
             Command::Docs(docs) => docs.run(),
             Command::Completions { shell } => {
                 let mut script = Vec::new();
@@ -151,12 +158,24 @@ fn log_filter(loaded: &Loaded) -> String {
 }
 
 /// Data for stdout. A reader that has seen enough is no failure.
-#[allow(clippy::print_stdout, reason = "the command line's one way to stdout")]
 fn print(text: &str) -> Result<()> {
-    match std::io::stdout().lock().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error).context("writing to stdout"),
-        _ => Ok(()),
+    put(text).map(drop)
+}
+
+/// The same, for whoever has more to say: false when nobody reads it any more.
+#[allow(clippy::print_stdout, reason = "the command line's one way to stdout")]
+fn put(text: &str) -> Result<bool> {
+    let mut stdout = std::io::stdout().lock();
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(error).context("writing to stdout"),
     }
+}
+
+/// Somebody else's words, without what could pass for another line or a colour.
+fn one_line(words: &str) -> String {
+    text::clean(words).replace(['\n', '\r', '\t', '\u{2028}', '\u{2029}'], " ")
 }
 
 /// Talk for stderr.

@@ -97,7 +97,9 @@ async fn settle(order: &Order, approvals: &Approvals) -> Option<Answer> {
             approvals.approve(code, *scope).await.map(|(shown, scope)| Answer::Approved(Box::new(shown), scope))
         }
         Order::Deny(code) => approvals.deny(code).await.map(|shown| Answer::Denied(Box::new(shown))),
-        Order::KeyNew(_) | Order::KeyList | Order::KeyRevoke(_) | Order::KeyLevel { .. } | Order::GiveWay => return None,
+        Order::KeyNew(_) | Order::KeyList | Order::KeyRevoke(_) | Order::KeyLevel { .. } | Order::GiveWay => {
+            return None;
+        }
     };
     Some(settled.unwrap_or_else(|error| match error {
         NotSettled::Unknown(_) => Answer::NoSuchCode(error.to_string()),
@@ -110,12 +112,19 @@ pub async fn ask(data: &Path, order: &Order) -> Result<Answer> {
     ask_at(data, CONTROL, order).await
 }
 
-/// Asks every process that may have questions: the holder, and the doors beside it. Sockets of dead ones are removed.
+/// Asks every process that may have questions: the holder, and the doors beside it, until one knows the code that
+/// the order names. Sockets of dead ones are removed.
 pub async fn ask_all(data: &Path, order: &Order) -> Result<Vec<Answer>> {
     let mut answers = Vec::new();
     for name in sockets(data) {
         match ask_at(data, &name, order).await {
-            Ok(answer) => answers.push(answer),
+            Ok(answer) => {
+                let settled = !matches!(answer, Answer::Waiting(_) | Answer::NoSuchCode(_));
+                answers.push(answer);
+                if settled {
+                    break;
+                }
+            }
             Err(error) if is_dead(&error) => forget(data, &name),
             Err(error) => return Err(error),
         }
@@ -180,7 +189,7 @@ pub fn listen(
 ) -> io::Result<()> {
     let (lock, given_way) = lock.unzip();
     let over = given_way.clone().unwrap_or_default();
-    serve(data, CONTROL.to_owned(), over, lock, tasks, move |order| {
+    serve(data, CONTROL, over, lock, tasks, move |order| {
         let (keyring, hub, given_way) = (keyring.clone(), hub.clone(), given_way.clone());
         async move {
             match (settle(&order, &hub.approvals).await, given_way) {
@@ -199,7 +208,7 @@ pub fn listen(
 /// Listens for what the operator says to this process's own questions, until it ends.
 pub fn listen_beside(data: &Path, hub: Arc<Hub>, tasks: &Tasks) -> io::Result<()> {
     let name = format!("door-{}.sock", std::process::id());
-    serve(data, name, CancellationToken::new(), None, tasks, move |order| {
+    serve(data, &name, CancellationToken::new(), None, tasks, move |order| {
         let hub = hub.clone();
         async move {
             let answer = settle(&order, &hub.approvals).await;
@@ -212,18 +221,18 @@ pub fn listen_beside(data: &Path, hub: Arc<Hub>, tasks: &Tasks) -> io::Result<()
 /// Carries out what comes in at a socket, until the hub ends or `over` is cancelled.
 fn serve(
     data: &Path,
-    name: String,
+    name: &str,
     over: CancellationToken,
     lock: Option<Lock>,
     tasks: &Tasks,
     work: impl Fn(Order) -> BoxFuture<'static, Answer> + Send + Sync + 'static,
 ) -> io::Result<()> {
-    let path = data.join(&name);
+    let path = data.join(name);
     match std::fs::remove_file(&path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    let (_folder, address) = short(data, &name)?;
+    let (_folder, address) = short(data, name)?;
     let listener = UnixListener::bind(address)?;
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
     let (stop, serving, work) = (tasks.stopping(), tasks.clone(), Arc::new(work));
@@ -270,6 +279,7 @@ async fn answer(stream: UnixStream, work: &(dyn Fn(Order) -> BoxFuture<'static, 
     Ok(())
 }
 
+#[cfg(test)]
 pub fn socket(data: &Path) -> PathBuf {
     data.join(CONTROL)
 }

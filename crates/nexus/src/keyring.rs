@@ -15,6 +15,7 @@ use uuid::Uuid;
 use nexus_core::audit::{Event, Row, Sink};
 use nexus_core::clock;
 use nexus_core::principal::{Level, Patterns, Principal, PrincipalId, Raised, SessionPolicy};
+use nexus_core::redact;
 use nexus_mcp::front::auth::{Key, Keys, digest};
 
 use crate::audit::Journal;
@@ -188,7 +189,8 @@ impl Keyring {
 
     /// Changes a key's level: until then, or for good.
     pub async fn set_level(&self, name: &str, level: Level, until: Option<Timestamp>, audit: &dyn Sink) -> Result<()> {
-        let Some((key, source)) = self.all().await?.into_iter().find(|(key, _)| key.principal.id.as_str() == name) else {
+        let Some((key, source)) = self.all().await?.into_iter().find(|(key, _)| key.principal.id.as_str() == name)
+        else {
             bail!("there is no key named `{name}`; `nexus key list` shows all");
         };
         let (own, now) = (key.principal.level.as_str(), level.as_str());
@@ -342,10 +344,13 @@ fn stored_secret(path: &Path) -> Result<Option<String>> {
     if secret.len() < 32 {
         bail!("the key in {} is too short; remove the file, and a new one is made at the next start", path.display());
     }
+    redact::learn([&secret]);
     Ok(Some(secret))
 }
 
 /// 244 random bits, recognisable as ours in a log that should not have it.
 fn new_secret() -> String {
-    format!("nxk_{}{}", Uuid::new_v4().simple(), Uuid::new_v4().simple())
+    let secret = format!("nxk_{}{}", Uuid::new_v4().simple(), Uuid::new_v4().simple());
+    redact::learn([&secret]);
+    secret
 }

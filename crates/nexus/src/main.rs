@@ -9,6 +9,7 @@ mod keyring;
 mod log;
 mod private;
 mod store;
+mod when;
 mod wire;
 
 use std::process::ExitCode;

@@ -1,9 +1,9 @@
 //! Files and folders that only the operator may read.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
-use std::io::{self, Write};
+use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Makes a folder with mode 0700, or takes one that is there. One that is open to others is shut if it is empty
 /// or has been ours before; anything else (`--data /tmp`) is not ours to change.
@@ -36,6 +36,43 @@ pub fn write_new(path: &Path, content: &str) -> io::Result<()> {
     linked
 }
 
+/// A new file with mode 0600 that grows. It has its name when it is complete; given up before, it leaves nothing.
+#[derive(Debug)]
+pub struct NewFile {
+    path: PathBuf,
+    aside: PathBuf,
+    file: BufWriter<File>,
+}
+
+impl NewFile {
+    pub fn create(path: &Path) -> io::Result<Self> {
+        if path.symlink_metadata().is_ok() {
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, "there is such a file already"));
+        }
+        let name = path.file_name().ok_or_else(|| io::Error::other("it has no name"))?;
+        let aside = path.with_file_name(format!(".{}.{}.part", name.to_string_lossy(), std::process::id()));
+        let file = OpenOptions::new().create_new(true).write(true).mode(0o600).open(&aside)?;
+        Ok(Self { path: path.to_owned(), aside, file: BufWriter::new(file) })
+    }
+
+    pub fn write(&mut self, text: &str) -> io::Result<()> {
+        self.file.write_all(text.as_bytes())
+    }
+
+    /// An error where somebody else has made a file of that name meanwhile.
+    pub fn finish(mut self) -> io::Result<()> {
+        self.file.flush()?;
+        self.file.get_ref().sync_all()?;
+        fs::hard_link(&self.aside, &self.path)
+    }
+}
+
+impl Drop for NewFile {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.aside);
+    }
+}
+
 /// Reads a small file. None: it is not there.
 pub fn read(path: &Path) -> io::Result<Option<String>> {
     match fs::read_to_string(path) {
@@ -65,6 +102,20 @@ mod tests {
         assert!(write_new(&key, "other").is_err());
         assert_eq!(read(&key).unwrap().as_deref(), Some("secret"));
         assert_eq!(read(&data.join("none")).unwrap(), None);
+
+        let export = data.join("export");
+        let mut half = NewFile::create(&export).unwrap();
+        half.write("half").unwrap();
+        drop(half);
+        assert!(!export.exists());
+        let mut whole = NewFile::create(&export).unwrap();
+        whole.write("whole").unwrap();
+        whole.finish().unwrap();
+        assert_eq!(fs::metadata(&export).unwrap().permissions().mode() & 0o777, 0o600);
+        assert!(NewFile::create(&export).is_err(), "it is not replaced");
+        assert_eq!(read(&export).unwrap().as_deref(), Some("whole"));
+        let left = fs::read_dir(&data).unwrap().map(|file| file.unwrap().file_name());
+        assert!(!left.into_iter().any(|name| name.to_string_lossy().ends_with(".part")));
         fs::set_permissions(&data, Permissions::from_mode(0o755)).unwrap();
         assert!(folder(&data).is_err(), "it holds a file that is not ours");
     }

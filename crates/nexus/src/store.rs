@@ -39,6 +39,7 @@ macro_rules! on_db {
 
 pub mod body;
 pub mod chain;
+pub mod facts;
 mod keys;
 pub mod prune;
 pub mod rows;
@@ -65,6 +66,28 @@ pub enum StoreError {
     BadKey { name: String, what: &'static str },
     #[error("the audit row at {pos} cannot be read")]
     BadRow { pos: i64, source: serde_json::Error },
+}
+
+impl StoreError {
+    /// The database's own file, or something in it, is not as it was written.
+    pub fn is_damage(&self) -> bool {
+        use sqlx::Error::{ColumnDecode, Decode};
+        use sqlx::migrate::MigrateError::{Execute, ExecuteMigration};
+
+        /// SQLITE_CORRUPT and SQLITE_NOTADB, whatever more they say in their higher bits.
+        const DAMAGED: [i64; 2] = [11, 26];
+        let damaged = |error: &sqlx::Error| {
+            let code = || error.as_database_error()?.code()?.parse::<i64>().ok();
+            matches!(error, ColumnDecode { .. } | Decode(_))
+                || code().is_some_and(|code| DAMAGED.contains(&(code & 0xff)))
+        };
+        match self {
+            StoreError::Open { source, .. } | StoreError::Query(source) | StoreError::Commit(source) => damaged(source),
+            StoreError::Migrate(Execute(source) | ExecuteMigration(source, _)) => damaged(source),
+            StoreError::BadRow { .. } | StoreError::BadKey { .. } => true,
+            StoreError::Migrate(_) | StoreError::Lock(_) | StoreError::ForeignChain { .. } => false,
+        }
+    }
 }
 
 /// Cloning is cheap; all clones mean the same database.
@@ -105,6 +128,11 @@ impl Store {
             .synchronous(SqliteSynchronous::Full)
             // What retention frees goes back to the disk, bit by bit.
             .auto_vacuum(SqliteAutoVacuum::Incremental)
+            // Half of the work of adding rows is writing pages: larger ones, kept for longer, are written less often.
+            .page_size(8_192)
+            .pragma("cache_size", "-8000")
+            .pragma("wal_autocheckpoint", "2000")
+            .pragma("temp_store", "memory")
             .busy_timeout(BUSY)
             .statement_cache_capacity(64);
         let db = SqlitePoolOptions::new().max_connections(3).connect_with(options).await.map_err(failed)?;
@@ -175,9 +203,10 @@ pub fn hex(bytes: &[u8]) -> String {
     digits.map(|digit| char::from(DIGITS[usize::from(digit)])).collect()
 }
 
+/// Only what [`hex`] writes: another spelling of a hash is a change of it.
 pub fn unhex(text: &str) -> Option<[u8; 32]> {
     let mut bytes = [0; 32];
-    if text.len() != 64 || !text.is_ascii() {
+    if text.len() != 64 || !text.bytes().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f')) {
         return None;
     }
     for (i, byte) in bytes.iter_mut().enumerate() {
@@ -187,4 +216,6 @@ pub fn unhex(text: &str) -> Option<[u8; 32]> {
 }
 
 #[cfg(test)]
-mod tests;
+mod bench;
+#[cfg(test)]
+pub(crate) mod tests;

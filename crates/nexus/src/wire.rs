@@ -11,11 +11,12 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, warn};
 
 use nexus_core::approval;
-use nexus_core::audit::{Event, Row, Sink};
+use nexus_core::audit::{Event, Nowhere, Row, Sink};
 use nexus_core::catalogue::Catalogue;
 use nexus_core::hub::{Hub, Policy};
 use nexus_core::principal::Level;
 use nexus_core::provider::{Origin, Own, Provider};
+use nexus_core::redact;
 use nexus_core::tasks::Tasks;
 use nexus_core::tool::Family;
 use nexus_mcp::conformance::Fixtures;
@@ -27,8 +28,10 @@ use nexus_tools::{Settings, Toolbox, families};
 use crate::audit::Journal;
 use crate::audit::alive::{self, Alive};
 use crate::audit::configuration;
+use crate::audit::log;
 use crate::audit::loki::{Loki, Shipper, Standing};
 use crate::audit::upkeep::{Retention, Upkeep};
+use crate::config::env::EnvVar;
 use crate::config::values::{ApprovalMode, Protocol, Text};
 use crate::config::{Config, Env, Loaded};
 use crate::keyring::Keyring;
@@ -70,12 +73,15 @@ pub struct Assembly {
 pub struct Rig {
     pub conformance: bool,
     pub dummies: usize,
+    /// Calls are not recorded: to measure what recording costs.
+    pub unrecorded: bool,
 }
 
 /// Starts everything that has no door.
 pub async fn assemble(loaded: &Loaded, env: &Env, rig: Rig) -> Result<Assembly> {
     let Loaded { config, data, .. } = loaded;
     private::folder(data).with_context(|| format!("the data folder {}", data.display()))?;
+    learn_secrets(config, env);
     let store = Store::open(data, config.store.as_ref().map(|url| url.expose())).await?;
     let journal = Arc::new(Journal::default());
     let (tasks, journal_tasks) = (Tasks::new(), Tasks::new());
@@ -84,7 +90,7 @@ pub async fn assemble(loaded: &Loaded, env: &Env, rig: Rig) -> Result<Assembly> 
     let alive = Alive::declare(data, &chain.id).context("the lock of this process")?;
     journal_tasks.spawn("journal", journal.clone().write_to(store.clone(), chain, journal_tasks.stopping()));
     count_rows(&store, &journal, &tasks);
-    let audit: Arc<dyn Sink> = journal.clone();
+    let audit: Arc<dyn Sink> = if rig.unrecorded { Arc::new(Nowhere) } else { journal.clone() };
 
     let catalogue = Arc::new(Catalogue::default());
     tasks.spawn("built-in tools", until_stopped(&tasks, catalogue.attach(Arc::new(built_in(config, data, env)?))));
@@ -99,11 +105,15 @@ pub async fn assemble(loaded: &Loaded, env: &Env, rig: Rig) -> Result<Assembly> 
         read_only: config.server.read_only,
         always_ask: config.approval.always_ask.0.clone(),
         mode: approval_mode(config.approval.mode),
+        unredacted: config.audit.unredacted_tools.0.clone(),
         calls_per_session: config.server.limits.calls_per_session.get(),
     };
+    tell_of_unredacted(&policy, &*audit);
     let hub = Arc::new(Hub::new(catalogue, audit, policy));
     let gate_tools = Arc::new(approval::tools(hub.approvals.clone())?);
     tasks.spawn("gate tools", until_stopped(&tasks, hub.catalogue.attach(gate_tools)));
+    let log = Arc::new(log::tools(store.clone())?);
+    tasks.spawn("the record's tool", until_stopped(&tasks, hub.catalogue.attach(log)));
     let closing = CancellationToken::new();
     let server = Arc::new(Server::new(hub.clone(), protocol(config.server.protocol), VERSION, closing, extras));
     let rate =
@@ -223,6 +233,32 @@ impl Assembly {
     }
 }
 
+/// From here on no secret of the hub's own is shown, stored or logged, whatever it stands in. Keys are learnt where
+/// they are made and read.
+fn learn_secrets(config: &Config, env: &Env) {
+    let store = config.store.as_ref().and_then(|url| url.password().map(str::to_owned));
+    let variables = env.secrets().filter(|(variable, _)| *variable != EnvVar::NexusStore);
+    let variables = variables.map(|(variable, secret)| (variable.name(), secret.expose().to_owned()));
+    let store = store.map(|password| ("the password of the store", password));
+    for (name, secret) in variables.chain(store) {
+        if redact::can_be_learnt(&secret) {
+            redact::learn([secret]);
+        } else {
+            warn!("{name} is too short to be known by its value: it is hidden only where something announces it");
+        }
+    }
+}
+
+/// The operator wants some output as it is: the record says so at every start.
+fn tell_of_unredacted(policy: &Policy, audit: &dyn Sink) {
+    if policy.unredacted.is_empty() {
+        return;
+    }
+    let tools = policy.unredacted.iter().collect::<Vec<_>>().join(", ");
+    warn!("the output of these tools is not redacted: {tools}");
+    audit.post(Row::new(Event::Unredacted).detail(tools));
+}
+
 /// Counting a long record takes a while; nobody waits for it.
 fn count_rows(store: &Store, journal: &Arc<Journal>, tasks: &Tasks) {
     let (store, journal) = (store.clone(), journal.clone());
@@ -256,6 +292,7 @@ pub fn built_in(config: &Config, data: &Path, env: &Env) -> Result<impl Provider
         data_dir: Some(data.to_owned()),
         read_only: config.server.read_only,
         approval: approval_mode(config.approval.mode),
+        unredacted: config.audit.unredacted_tools.0.clone(),
     };
     Ok(Family::new(Origin::Own(Own::BuiltIn), Arc::new(Toolbox::new(settings)), families())?)
 }

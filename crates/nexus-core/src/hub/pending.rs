@@ -138,7 +138,7 @@ impl Pending {
     /// Ends without a yes. After a clear no the question is over; otherwise the operator may still allow it.
     pub fn refuse(self, why: Why) -> Reply {
         match why {
-            Why::Dismissed | Why::Unavailable => {
+            Why::Declined | Why::Dismissed | Why::Unavailable => {
                 let code = self.code();
                 self.record.refused(why, Some(&code))
             }

@@ -142,8 +142,16 @@ impl Record {
         self.ended = true;
         self.row.outcome = Some(outcome);
         self.row.duration_us = u64::try_from(self.started.elapsed().as_micros()).ok();
-        let row = Row { call: Some(self.row.clone()), detail: self.detail.take(), ..Row::about(Event::Call, &self.cx) };
-        self.audit.post(row);
+        // Nobody looks at the row here any more: what it owns goes with it.
+        let call = CallRow {
+            origin: self.row.origin.take(),
+            node: self.row.node.take(),
+            summary: self.row.summary.take(),
+            tool: self.row.tool.clone(),
+            arguments: self.row.arguments.clone(),
+            ..self.row
+        };
+        self.audit.post(Row { call: Some(call), detail: self.detail.take(), ..Row::about(Event::Call, &self.cx) });
     }
 }
 

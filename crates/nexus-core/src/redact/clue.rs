@@ -116,15 +116,18 @@ pub(super) fn next(bytes: &[u8], from: usize) -> usize {
         return 0;
     }
     let mut at = from.saturating_sub(1);
-    // Eight positions to a turn: each fourth of it looks at three bytes, two on from the last.
-    while let Some(part) = bytes.get(at..at + 10).and_then(|part| <&[u8; 10]>::try_from(part).ok()) {
-        let three = |i: usize| TABLES.three(part[i], part[i + 1], part[i + 2]);
-        if three(0) | three(2) | three(4) | three(6) != 0
-            && let Some(found) = (0..4).find_map(|i| at_either(bytes, at + 2 * i))
+    // Two positions to a step, sixteen to a turn.
+    while let Some(part) = bytes.get(at..at + 18).and_then(|part| <&[u8; 18]>::try_from(part).ok()) {
+        let mut any = 0;
+        for i in 0..8 {
+            any |= TABLES.three(part[2 * i], part[2 * i + 1], part[2 * i + 2]);
+        }
+        if any != 0
+            && let Some(found) = (0..8).find_map(|i| at_either(bytes, at + 2 * i))
         {
             return found;
         }
-        at += 8;
+        at += 16;
     }
     (at.saturating_sub(1)..bytes.len()).find(|at| is_clue(bytes, *at)).unwrap_or(bytes.len())
 }

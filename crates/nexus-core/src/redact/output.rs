@@ -76,12 +76,11 @@ fn in_tree(raw: Box<RawValue>, hide: impl FnOnce(&mut Value) -> bool) -> Result<
 
 /// A quick look at JSON. A clue could be written in escapes, so these are one, too.
 fn may_hold_secrets(json: &str) -> bool {
-    clue::next(json.as_bytes(), 0) < json.len()
+    let bytes = json.as_bytes();
+    clue::next(bytes, 0) < bytes.len()
         || json.contains("\\u")
         || json.contains("\\/")
-        || own::with(|own| {
-            own.is_some_and(|own| (own.escaped && json.contains('\\')) || own.find(json.as_bytes(), 0).is_some())
-        })
+        || own::with(|own| own.is_some_and(|own| (own.escaped && json.contains('\\')) || own.find(bytes, 0).is_some()))
 }
 
 /// In the result of a call: text is text, structured content is a tree with telling names, and of everything else

@@ -14,7 +14,7 @@ use aho_corasick::{AhoCorasick, Input, MatchKind};
 use parking_lot::RwLock;
 
 use super::HIDDEN;
-use spelling::{Spelling, spellings};
+use spelling::{Spelling, percent_decoded, spellings};
 
 mod spelling;
 
@@ -101,7 +101,10 @@ impl fmt::Debug for Own {
 
 impl Own {
     fn new(secrets: Vec<Box<str>>) -> Option<Self> {
-        let mut spellings: Vec<_> = secrets.iter().flat_map(|secret| spellings(secret)).collect();
+        // A password out of a URL may be written with `%`, and is used without.
+        let decoded: Vec<_> = secrets.iter().filter_map(|secret| percent_decoded(secret)).collect();
+        let all = secrets.iter().map(|secret| &**secret).chain(decoded.iter().map(String::as_str));
+        let mut spellings: Vec<_> = all.filter(|secret| can_be_learnt(secret)).flat_map(spellings).collect();
         spellings.sort_by(|a, b| a.text.cmp(&b.text));
         spellings.dedup_by(|a, b| a.text == b.text);
         let automaton = AhoCorasick::builder()

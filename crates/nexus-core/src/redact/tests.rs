@@ -299,6 +299,21 @@ fn hostile_texts_take_linear_time() {
     check(&"\"Cookie:\" ".repeat(LENGTH / 8 / 10));
     check(&"token: [\n".repeat(LENGTH / 8 / 9));
     check(&"password='' ".repeat(LENGTH / 8 / 12));
+    for piece in [
+        "password: |\n",
+        "token: |\n\n",
+        "X_TOKEN\n",
+        "token\" , \"value",
+        "<token>",
+        "\"token=a ",
+        "\\\"token=a '",
+        " - \n",
+    ] {
+        check(&piece.repeat(LENGTH / 32 / piece.len()));
+    }
+    learn(["hostile-own-1", "hostile"]);
+    check(&"hostile-own-".repeat(LENGTH / 32 / 12));
+    check(&"hostile-own-1 b1N0aWxl".repeat(LENGTH / 32 / 22));
 
     #[track_caller]
     fn check(given: &str) {

@@ -217,12 +217,12 @@ async fn an_answer_that_comes_back_counts_once_for_its_call_its_session_and_its_
 #[tokio::test]
 async fn an_answer_that_is_no_yes_refuses_even_what_was_approved_meanwhile() {
     let bench = Bench::new(Level::Trusted);
-    for (why, told) in [(Why::Denied, "denied"), (Why::Dismissed, "dismissed")] {
+    for (why, told) in [(Why::Denied, "denied"), (Why::Declined, "declined"), (Why::Dismissed, "dismissed")] {
         let ticket = bench.question("change").await.ticket();
         bench.cx.session.grants.lock().writes = Writes::Approved;
         let refused = bench.answers(json!({}), &ticket, Err(why)).await;
         assert!(refused.is_error());
-        assert_eq!(refused.text().contains("nexus approve"), why == Why::Dismissed, "{}", refused.text());
+        assert_eq!(refused.text().contains("nexus approve"), why != Why::Denied, "{}", refused.text());
         assert_eq!(bench.last_row(), format!("call change refused {told} refused"));
         bench.cx.session.grants.lock().revoke();
     }
@@ -262,4 +262,14 @@ async fn a_ticket_without_an_answer_asks_again_and_several_tries_each_have_their
     assert!(!bench.answers(json!({}), &three, Ok(Answer::Session)).await.is_error());
     assert!(!bench.answers(json!({}), &two, Ok(Answer::Once)).await.is_error(), "it was asked on its own");
     assert_eq!(bench.ran(), 2);
+}
+
+#[tokio::test]
+async fn an_answer_that_comes_too_late_is_none() {
+    let bench = Bench::new(Level::Trusted);
+    let ticket = bench.question("change").await.ticket().to_string();
+    let parts: Vec<&str> = ticket.split('.').collect();
+    let expired = Ticket::parse(&format!("{}.0.{}", parts[0], parts[2])).unwrap();
+    assert!(bench.answers(json!({}), &expired, Ok(Answer::Once)).await.text().contains("too late"));
+    assert_eq!((bench.last_row().as_str(), bench.ran()), ("call change refused expired refused", 0));
 }

@@ -60,8 +60,9 @@ pub(super) fn answer_of(said: &Value) -> Result<Answer, Why> {
     match (said["action"].as_str(), said["content"]["decision"].as_str()) {
         (Some("accept"), Some("once")) => Ok(Answer::Once),
         (Some("accept"), Some("session")) => Ok(Answer::Session),
+        (Some("accept"), Some("no")) => Err(Why::Denied),
         (Some("cancel"), _) => Err(Why::Dismissed),
-        _ => Err(Why::Denied),
+        _ => Err(Why::Declined),
     }
 }
 
@@ -165,15 +166,15 @@ mod tests {
         check(&accepted("once".into()), Ok(Answer::Once));
         check(&accepted("session".into()), Ok(Answer::Session));
         check(&accepted("no".into()), Err(Why::Denied));
-        check(&accepted("yes".into()), Err(Why::Denied));
-        check(&accepted("ONCE".into()), Err(Why::Denied));
-        check(&accepted(true.into()), Err(Why::Denied));
-        check(&json!({ "action": "accept" }), Err(Why::Denied));
-        check(&json!({ "action": "decline", "content": { "decision": "once" } }), Err(Why::Denied));
+        check(&accepted("yes".into()), Err(Why::Declined));
+        check(&accepted("ONCE".into()), Err(Why::Declined));
+        check(&accepted(true.into()), Err(Why::Declined));
+        check(&json!({ "action": "accept" }), Err(Why::Declined));
+        check(&json!({ "action": "decline", "content": { "decision": "once" } }), Err(Why::Declined));
         check(&json!({ "action": "cancel", "content": { "decision": "once" } }), Err(Why::Dismissed));
-        check(&json!({ "content": { "decision": "once" } }), Err(Why::Denied));
-        check(&json!("accept"), Err(Why::Denied));
-        check(&Value::Null, Err(Why::Denied));
+        check(&json!({ "content": { "decision": "once" } }), Err(Why::Declined));
+        check(&json!("accept"), Err(Why::Declined));
+        check(&Value::Null, Err(Why::Declined));
 
         #[track_caller]
         fn check(said: &Value, expected: Result<Answer, Why>) {

@@ -82,7 +82,8 @@ impl Tool<Toolbox> for GetSessionInfo {
             writes,
             approval: env.settings.approval.as_str().to_owned(),
             always_approved: principal.approved.iter().map(str::to_owned).collect(),
-            a_write_needs: what_a_write_needs(read_only, principal.level_now(), writes, env.settings.approval).to_owned(),
+            a_write_needs: what_a_write_needs(read_only, principal.level_now(), writes, env.settings.approval)
+                .to_owned(),
             nodes: env.node_names().into_iter().map(str::to_owned).collect(),
             version: env.settings.version.to_owned(),
         })

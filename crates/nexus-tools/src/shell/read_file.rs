@@ -17,7 +17,8 @@ const SCANNED: u64 = 256 << 20;
 /// Reads a text file, whole or by lines.
 ///
 /// Long files come in pieces: read on with `offset` set to the reply's `next_offset`. Of a binary file only its kind
-/// and first bytes are told. Files that hold secrets (private keys, `.env`, password files) are refused.
+/// and first bytes are told. Files that hold secrets (private keys, `.env`, password files) are refused; in others
+/// `[redacted]` stands where a secret is.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReadFile {

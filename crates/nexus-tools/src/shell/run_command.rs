@@ -1,9 +1,12 @@
 //! `run_command`: a line for the shell, bounded in time and output. Always a write: nobody can tell what a line does.
 
+use std::borrow::Cow;
 use std::time::{Duration, Instant};
 
+use nexus_core::redact;
+
 use crate::clip::{self, Clip};
-use crate::node::{End, Finished, Glance};
+use crate::node::{Captured, End, Finished, Glance};
 use crate::path::one_line;
 use crate::prelude::*;
 use crate::spool::{Cursor, Owner, Spool};
@@ -15,6 +18,7 @@ const SHOWN: usize = 2_000;
 ///
 /// Standard input is empty, so nothing can be asked. Exit code, stdout and stderr come back apart; a non-zero exit
 /// code is a result, not an error. Output above the cap is cut in the middle and can be read on with `read_output`.
+/// `[redacted]` stands in it where a secret was.
 /// When the time is over, the command is killed with its whole process group. To leave something running, redirect its
 /// output: `nohup server >/tmp/log 2>&1 &`.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -130,8 +134,9 @@ impl Tool<Toolbox> for RunCommand {
         let finished = node.exec_watched(&argv, limits, &mut |glance| cx.progress(report(&glance))).await?;
 
         let (spool, owner, cap) = (env.spool.clone(), Owner::of(cx), env.settings.output_cap);
+        let hide = if env.settings.unredacted.matches(Self::NAME) { redact::own_values } else { redact::text };
         // Decoding and cleaning megabytes is no work for a thread that others wait for.
-        let told = tokio::task::spawn_blocking(move || tell(finished, patience, &spool, &owner, cap));
+        let told = tokio::task::spawn_blocking(move || tell(finished, patience, &spool, &owner, cap, hide));
         told.await.map_err(ToolError::internal)
     }
 }
@@ -145,7 +150,14 @@ fn report(glance: &Glance<'_>) -> Progress {
     Progress { done: glance.elapsed.as_secs_f64(), total: None, message: Some(message) }
 }
 
-fn tell(finished: Finished, patience: Patience, spool: &Spool, owner: &Owner, cap: usize) -> Ran {
+fn tell(
+    finished: Finished,
+    patience: Patience,
+    spool: &Spool,
+    owner: &Owner,
+    cap: usize,
+    hide: fn(&str) -> Cow<'_, str>,
+) -> Ran {
     let (exit_code, signal) = match finished.end {
         End::Exited(code) => (Some(code), None),
         End::Signalled(signal) => (None, Some(signal)),
@@ -153,7 +165,15 @@ fn tell(finished: Finished, patience: Patience, spool: &Spool, owner: &Owner, ca
     };
     let note = note(&finished, patience);
     let (timed_out, elapsed) = (finished.timed_out, finished.elapsed);
-    let (stdout, stderr) = (finished.stdout.into_text(), finished.stderr.into_text());
+    // Before it is cut: the half of a secret looks like nothing.
+    let shown = |output: Captured| {
+        let text = output.into_text();
+        match hide(&text) {
+            Cow::Owned(hidden) => hidden,
+            Cow::Borrowed(_) => text,
+        }
+    };
+    let (stdout, stderr) = (shown(finished.stdout), shown(finished.stderr));
     let (out_share, err_share) = shares(stdout.chars().count(), stderr.chars().count(), cap);
     let (stdout, stdout_cut) = fit(stdout, out_share, spool, owner);
     let (stderr, stderr_cut) = fit(stderr, err_share, spool, owner);

@@ -5,6 +5,8 @@ mod replace;
 
 use std::path::Path;
 
+use nexus_core::redact::HIDDEN;
+
 use crate::file::FileError;
 use crate::path::one_line;
 use crate::prelude::*;
@@ -16,7 +18,8 @@ use replace::Target;
 ///
 /// A reader sees the old file or the new one, never half of it. Mode, owner and access lists of an existing file stay;
 /// a new one gets 0644. A symlink is followed and its target replaced. A file with several hard links is parted from
-/// the others. The folder must exist. The reply has a unified diff of what changed.
+/// the others. The folder must exist. The reply has a unified diff of what changed. Content with `[redacted]` in it is
+/// refused: that would put the mark in the place of the secret.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WriteFile {
@@ -53,6 +56,13 @@ pub enum Outcome {
     /// It had this content already; nothing was touched.
     Unchanged,
 }
+
+/// A file that was read with its secrets hidden must not be written back like that.
+#[derive(Debug, Error)]
+#[error(
+    "the content holds `{HIDDEN}`, which is what you see in place of a secret: writing it would destroy the secret"
+)]
+struct WouldDestroySecrets;
 
 impl Tool<Toolbox> for WriteFile {
     const NAME: &'static str = "write_file";
@@ -96,6 +106,13 @@ fn write(
     called_off: &dyn Fn() -> bool,
 ) -> ToolResult<Written> {
     let target = Target::resolve(path)?;
+    let marks = content.matches(HIDDEN).count();
+    if marks > 0 && target.old.as_ref().map_or(0, |old| old.count(HIDDEN, marks)) < marks {
+        return Err(ToolError::refused(WouldDestroySecrets).hint(
+            "change only the other lines of the file, in place, with run_command (sed -i), or leave the lines with it \
+             out; a secret's new value is the operator's to enter",
+        ));
+    }
     let Some(old) = &target.old else {
         let mode = target.put(content.as_bytes(), called_off)?;
         return Ok(Written::of(Outcome::Created, &target, content, mode));

@@ -214,3 +214,25 @@ fn names(folder: &Path) -> Vec<String> {
     names.sort();
     names
 }
+
+#[tokio::test]
+async fn a_mark_in_a_secrets_place_is_not_written_back() {
+    let dir = tempdir().unwrap();
+    let file = dir.path().join("app.conf");
+    let bench = Bench::new();
+    let refused = |content: &str| bench.refusal::<WriteFile>(json!({ "path": file, "content": content.to_owned() }));
+    let read_back = "user=me\nsetting=[redacted]\n";
+    assert!(refused(read_back).await.contains("would destroy the secret\nhint: "), "{}", refused(read_back).await);
+    assert!(!file.exists());
+
+    put(&file, "user=me\nsetting=hunter2\n");
+    refused(read_back).await;
+    assert_eq!(fs::read_to_string(&file).unwrap(), "user=me\nsetting=hunter2\n");
+
+    // It stood there before, a long way down and across the pieces it is looked for in.
+    for before in [0, (1 << 20) - 5, 3 << 20] {
+        put(&file, format!("{}[redacted]\n", "x".repeat(before)));
+        refused("[redacted] [redacted]").await;
+        assert_eq!(write(&file, "a [redacted]\n").await["outcome"], "changed");
+    }
+}

@@ -18,7 +18,9 @@ pub async fn record_changes(config: &Config, home: &str, store: &Store, audit: &
         store.remembered(&name).await?.and_then(|text| serde_json::from_str(&text).ok());
     let changed = before.map(|before| changed(&before, &now)).unwrap_or_default();
     if !changed.is_empty() {
-        audit.durable(Row::new(Event::ConfigChanged).detail(format!("since the last start: {}", changed.join(", ")))).await?;
+        audit
+            .durable(Row::new(Event::ConfigChanged).detail(format!("since the last start: {}", changed.join(", "))))
+            .await?;
     }
     store.remember(&name, &serde_json::to_string(&now)?).await?;
     Ok(())

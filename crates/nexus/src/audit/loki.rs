@@ -3,6 +3,8 @@
 //! Rows are read from the store, never from memory. A push that fails is tried again for ever; one that is refused is
 //! taken apart ([`sift`]) until only what Loki will never take is left, and that is set aside.
 
+#[cfg(test)]
+mod bench;
 mod line;
 mod pause;
 mod push;
@@ -102,11 +104,20 @@ struct Memory {
     course: Course,
     appetite: Appetite,
     pause: Pause,
-    /// Since when it does not work, after how many tries, and what was said of it.
-    failing: Option<(Instant, u32, Trouble)>,
+    failing: Option<Failing>,
+    /// When rows set aside were last counted.
+    counted: Option<Instant>,
     /// When rows set aside were last told, and how many have come since.
     told_aside: Option<Instant>,
     untold_aside: usize,
+}
+
+/// A time in which it does not work.
+struct Failing {
+    since: Instant,
+    tries: u32,
+    /// What was said of it: one warning each.
+    told: Vec<Trouble>,
 }
 
 impl Shipper {
@@ -171,8 +182,11 @@ impl Shipper {
             let clear = position(clock::now_ms() - LATEST_COMMIT_MS);
             let lagging = self.store.lagging(&self.home).await?;
             self.count(&lagging);
-            if lagging.is_empty() {
+            if memory.counted.is_none_or(|counted| counted.elapsed() > QUIET) {
                 self.standing.aside.store(self.store.aside().await?, Ordering::Relaxed);
+                memory.counted = Some(Instant::now());
+            }
+            if lagging.is_empty() {
                 memory.course.clear = clear;
                 return Ok(());
             }
@@ -208,7 +222,8 @@ impl Shipper {
             Some(next) => batch.rows.iter().take_while(|passed| passed.shipped.pos < next.pos).count(),
             None => batch.rows.len(),
         };
-        let reason = |reason: &str| nexus_core::text::cut(&nexus_core::text::clean(reason), LONGEST_REASON).into_owned();
+        let reason =
+            |reason: &str| nexus_core::text::cut(&nexus_core::text::clean(reason), LONGEST_REASON).into_owned();
         let aside: Vec<Aside> =
             aside.iter().map(|(row, why)| Aside { pos: lines[*row].pos, reason: reason(why) }).collect();
         self.store.shipped(&batch.upto(passed), &aside).await?;
@@ -259,23 +274,25 @@ async fn rendered(batch: Batch) -> Result<(Batch, Arc<Vec<Line>>), Held> {
 }
 
 impl Memory {
-    /// How long to wait now. Says once what is wrong, and again when something else is.
+    /// How long to wait now. Says once what is wrong, and again when something else is wrong.
     fn held(&mut self, held: &Held, url: &str) -> Duration {
         let (trouble, why, asked) = match held {
             Held::Loki(why) => (why.trouble, why.to_string(), why.retry_after),
             Held::Store(error) => (Trouble::Store, Chain(error).to_string(), None),
         };
-        let (since, tries) = self.failing.as_ref().map_or((Instant::now(), 0), |(since, tries, _)| (*since, *tries));
-        if self.failing.as_ref().is_none_or(|(_, _, before)| *before != trouble) {
-            warn!("the audit record does not get to Loki at {url}: {why}; it is kept, and tried again for ever{}", trouble.hint());
+        let failing = self.failing.get_or_insert_with(|| Failing { since: Instant::now(), tries: 0, told: Vec::new() });
+        failing.tries += 1;
+        if !failing.told.contains(&trouble) {
+            failing.told.push(trouble);
+            let hint = trouble.hint();
+            warn!("the audit record does not get to Loki at {url}: {why}; it is kept, and tried again for ever{hint}");
         }
-        self.failing = Some((since, tries + 1, trouble));
         self.pause.after_failure(asked)
     }
 
     fn works(&mut self, url: &str) {
         self.pause.reset();
-        if let Some((since, tries, _)) = self.failing.take() {
+        if let Some(Failing { since, tries, .. }) = self.failing.take() {
             let seconds = since.elapsed().as_secs();
             info!("the audit record gets to Loki at {url} again, after {tries} failed tries in {seconds} s");
         }
@@ -286,7 +303,10 @@ impl Memory {
         let Some(last) = aside.last() else { return };
         if self.told_aside.is_none_or(|told| told.elapsed() > QUIET) {
             let (rows, reason) = (self.untold_aside, &last.reason);
-            warn!(audit.rows = rows, "Loki refused audit rows for good; {rows} are set aside, the last because: {reason}");
+            warn!(
+                audit.rows = rows,
+                "Loki refused audit rows for good; {rows} are set aside, the last because: {reason}"
+            );
             (self.told_aside, self.untold_aside) = (Some(Instant::now()), 0);
         }
     }

@@ -19,6 +19,7 @@ use uuid::Uuid;
 use super::{Journal, alive};
 use crate::store::body::Kept;
 use crate::store::chain::position;
+use crate::store::ship::LATEST_COMMIT_MS;
 use crate::store::{Store, unhex};
 
 /// Between two looks for dead processes.
@@ -74,7 +75,10 @@ impl Upkeep {
             }
             let unended = self.store.unended(&chain).await?;
             if !unended.is_empty() {
-                warn!("{} writes had begun when the process before ended; they are recorded as abandoned", unended.len());
+                warn!(
+                    "{} writes had begun when the process before ended; they are recorded as abandoned",
+                    unended.len()
+                );
             }
             for body in unended {
                 match abandoned(&Kept::parse(&body)?) {
@@ -99,6 +103,8 @@ impl Upkeep {
             let surplus = (rows as f64 * (1.0 - most as f64 * ROOM / size as f64)).ceil() as i64;
             before = before.max(self.store.nth_position(surplus.clamp(0, rows - 1)).await?);
         }
+        // What another process has given a place and not yet written is not cut away from under it.
+        before = before.min(position(clock::now_ms() - LATEST_COMMIT_MS));
         let cut = self.store.cut(before).await?;
         if !cut.marks.is_empty() {
             let rows = cut.marks.iter().map(|mark| Row::new(Event::Pruned).detail(mark.vouched())).collect();

@@ -8,9 +8,9 @@ use comfy_table::{ContentArrangement, Table, presets};
 use jiff::SignedDuration;
 
 use nexus_core::approval::{Code, Scope, Shown};
-use nexus_core::{clock, text};
+use nexus_core::clock;
 
-use super::{print, say};
+use super::{one_line, print, say};
 use crate::config::Loaded;
 use crate::control::{self, Answer, Order};
 
@@ -127,11 +127,6 @@ fn table(waiting: &[Shown]) -> Table {
 fn line(shown: &Shown) -> String {
     let client = shown.client.as_deref().map(|client| format!(", client {}", one_line(client))).unwrap_or_default();
     format!("{} on {}: {} (key {}{client})", shown.tool, shown.node, one_line(&shown.summary), shown.key)
-}
-
-/// A model's words, without what could pass for another line or a colour.
-fn one_line(words: &str) -> String {
-    text::clean(words).replace(['\n', '\r', '\t', '\u{2028}', '\u{2029}'], " ")
 }
 
 fn age(age: SignedDuration) -> String {

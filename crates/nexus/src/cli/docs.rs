@@ -15,6 +15,7 @@ use nexus_core::provider::Provider;
 use nexus_core::tool::{Access, ToolSpec};
 
 use super::{Cli, say};
+use crate::audit::log;
 use crate::config::{self, Env};
 use crate::wire;
 
@@ -85,6 +86,9 @@ fn tools() -> Result<String> {
     let family = wire::built_in(&loaded.config, &loaded.data, &env)?;
     let gate = approval::tools(Arc::new(Approvals::new(Mode::Ask, Arc::new(Nowhere))))?;
     let mut specs: Vec<_> = family.tools().iter().chain(gate.tools().iter()).cloned().collect();
+    for entry in log::TOOLS {
+        specs.push(Arc::new(entry.spec()?));
+    }
     specs.sort_by(|a, b| a.name.cmp(&b.name));
     for spec in specs {
         tool(&spec, &mut out);

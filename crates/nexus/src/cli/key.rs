@@ -6,9 +6,8 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail};
 use clap::Subcommand;
 use comfy_table::{Table, presets};
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
-use nexus_core::clock;
 use nexus_core::principal::{Level, SessionPolicy};
 use nexus_core::tasks::Tasks;
 use nexus_mcp::front::auth::{Keys, Rate};
@@ -23,6 +22,7 @@ use crate::keyring::{Keyring, Listed, NewKey};
 use crate::private;
 use crate::store::Store;
 use crate::store::chain::Chain;
+use crate::when;
 
 #[derive(Debug, Subcommand)]
 pub enum Key {
@@ -49,7 +49,7 @@ pub enum Key {
         #[arg(long, default_value = "auto", value_parser = session, value_name = "POLICY")]
         session: SessionPolicy,
         /// When it ends: `30d`, `12h`, or a date
-        #[arg(long, value_name = "WHEN", value_parser = expiry)]
+        #[arg(long, value_name = "WHEN", value_parser = when::future)]
         expires: Option<Timestamp>,
         /// Print it as JSON
         #[arg(long)]
@@ -69,7 +69,7 @@ pub enum Key {
         #[arg(value_parser = level)]
         level: Level,
         /// For how long: `30m`, `12h`
-        #[arg(long = "for", value_name = "TIME", value_parser = expiry)]
+        #[arg(long = "for", value_name = "TIME", value_parser = when::future)]
         until: Option<Timestamp>,
     },
     /// Take a key out of force, at once
@@ -111,7 +111,9 @@ impl Key {
                 None => format!("The key `{name}` is revoked."),
             }),
             Answer::Failed(why) | Answer::NoSuchCode(why) => bail!(why),
-            Answer::Waiting(_) | Answer::Approved(..) | Answer::Denied(_) => bail!("the running hub answers something else"),
+            Answer::Waiting(_) | Answer::Approved(..) | Answer::Denied(_) => {
+                bail!("the running hub answers something else")
+            }
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -146,13 +148,7 @@ fn table(keys: &[Listed]) -> Table {
             .unwrap_or_default();
         let denied = if key.deny.is_empty() { String::new() } else { format!(" but not {}", key.deny.join(" ")) };
         let expires = key.expires.map_or_else(|| "never".to_owned(), |expires| expires.to_string());
-        table.add_row([
-            key.name.clone(),
-            level_of(key),
-            from,
-            format!("{}{denied}", key.allow.join(" ")),
-            expires,
-        ]);
+        table.add_row([key.name.clone(), level_of(key), from, format!("{}{denied}", key.allow.join(" ")), expires]);
     }
     table
 }
@@ -160,7 +156,9 @@ fn table(keys: &[Listed]) -> Table {
 /// Its level, what narrows or widens it, and how long a raised one holds.
 fn level_of(key: &Listed) -> String {
     let mut words = vec![match (key.raised, key.raised_until) {
-        (Some(raised), Some(until)) => format!("{} until {}, then {}", raised.as_str(), local(until), key.level.as_str()),
+        (Some(raised), Some(until)) => {
+            format!("{} until {}, then {}", raised.as_str(), local(until), key.level.as_str())
+        }
         _ => key.level.as_str().to_owned(),
     }];
     if key.read_only {
@@ -190,23 +188,4 @@ fn session(text: &str) -> Result<SessionPolicy, String> {
 
 fn level(text: &str) -> Result<Level, String> {
     Level::parse(text).ok_or_else(|| "one of sandboxed, trusted, yolo".to_owned())
-}
-
-/// A span from now, or a point in time.
-fn expiry(text: &str) -> Result<Timestamp, String> {
-    let day = || {
-        text.parse::<jiff::civil::Date>().ok()?.to_zoned(jiff::tz::TimeZone::UTC).ok().map(|zoned| zoned.timestamp())
-    };
-    if let Some(point) = text.parse::<Timestamp>().ok().or_else(day) {
-        return if point > clock::now() { Ok(point) } else { Err("that is in the past".to_owned()) };
-    }
-    let seconds = match (text.strip_suffix('d'), text.strip_suffix('h'), text.strip_suffix('m')) {
-        (Some(days), _, _) => days.parse::<u32>().ok().map(|days| i64::from(days) * 86_400),
-        (_, Some(hours), _) => hours.parse::<u32>().ok().map(|hours| i64::from(hours) * 3_600),
-        (_, _, Some(minutes)) => minutes.parse::<u32>().ok().map(|minutes| i64::from(minutes) * 60),
-        _ => None,
-    };
-    let span = seconds.filter(|seconds| *seconds > 0).map(SignedDuration::from_secs);
-    span.and_then(|span| clock::now().checked_add(span).ok())
-        .ok_or_else(|| "30d, 12h, 2027-01-31 or 2027-01-31T12:00:00Z".to_owned())
 }

@@ -37,6 +37,9 @@ pub struct Serve {
     /// With --conformance: this many more tools, for measuring listings
     #[arg(long, hide = true, default_value_t = 0)]
     dummies: usize,
+    /// With --conformance: do not record calls, to measure what recording costs
+    #[arg(long, hide = true, requires = "conformance")]
+    unrecorded: bool,
 }
 
 impl Serve {
@@ -49,8 +52,12 @@ impl Serve {
         let mut lock = claim(data).await?;
         let mut signals = Signals::new()?;
         raise_open_files();
-        let assembly =
-            wire::assemble(&loaded, env, Rig { conformance: self.conformance, dummies: self.dummies }).await?;
+        let assembly = wire::assemble(
+            &loaded,
+            env,
+            Rig { conformance: self.conformance, dummies: self.dummies, unrecorded: self.unrecorded },
+        )
+        .await?;
         wire::warn_of_yolo(&assembly.keyring).await?;
 
         let listener = listen(config).await?;
@@ -233,11 +240,17 @@ fn raise_open_files() {
 pub struct Signals {
     terminate: Signal,
     interrupt: Signal,
+    /// Heard and not heeded: a file that may not grow (`ulimit -f`) is for whoever writes to it to deal with.
+    _too_large: Signal,
 }
 
 impl Signals {
     pub fn new() -> Result<Self> {
-        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            _too_large: signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()))?,
+        })
     }
 
     pub async fn any(&mut self) {

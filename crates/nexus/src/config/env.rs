@@ -116,6 +116,13 @@ impl Env {
         names.filter_map(|name| self.variables.get(&name).map(PathBuf::from)).collect()
     }
 
+    /// All secrets that are set, with their variables' names.
+    pub fn secrets(&self) -> impl Iterator<Item = (EnvVar, Secret)> {
+        let secrets = EnvVar::ALL.iter().filter(|variable| variable.is_secret());
+        // What is wrong with one was told when the configuration was read.
+        secrets.filter_map(|variable| Some((*variable, self.secret(*variable, &mut Faults::default())?)))
+    }
+
     /// All of it, for the `get_env` tool, which decides what to show.
     pub fn all(&self) -> impl Iterator<Item = (String, String)> {
         let text = |text: &OsString| text.to_string_lossy().into_owned();

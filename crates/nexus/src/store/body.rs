@@ -184,6 +184,11 @@ mod tests {
             prop_assert!(!fits);
             let moved = check(&[3; 32], 98, &body).is_some_and(|(says, should)| says == should);
             prop_assert!(!moved, "the place is proved too");
+            for (digit, other) in [("a", "A"), ("0", "+")] {
+                let respelled = body[..body.len() - 2].rsplit_once(digit).map(|(start, end)| format!("{start}{other}{end}\"}}"));
+                let fits = respelled.is_some_and(|body| check(&[3; 32], 99, &body).is_some_and(|(says, should)| says == should));
+                prop_assert!(!fits, "another spelling of the hash is a change");
+            }
         }
     }
 }

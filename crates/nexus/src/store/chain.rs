@@ -43,8 +43,10 @@ impl Stamp {
         stamp
     }
 
-    /// A second process with the same tag in the same millisecond is told so by the store, and chooses again.
+    /// A second process with the same tag in the same millisecond is told so by the store, and chooses again. A
+    /// smaller tag must not give a smaller position, even where the clock stands still.
     fn choose_tag(&mut self) {
+        (self.ms, self.count) = (self.ms + 1, 0);
         self.tag = i64::from(Uuid::new_v4().as_fields().0 & ((1 << TAG_BITS) - 1));
     }
 
@@ -181,12 +183,7 @@ impl Store {
     }
 
     /// The same for rows that vouch for pruned parts: the marks are set with them.
-    pub async fn append_marked(
-        &self,
-        chain: &mut Chain,
-        rows: &[Row],
-        marks: &[Mark],
-    ) -> Result<Appended, StoreError> {
+    pub async fn append_marked(&self, chain: &mut Chain, rows: &[Row], marks: &[Mark]) -> Result<Appended, StoreError> {
         if rows.is_empty() {
             return Ok(Appended::Written);
         }
@@ -346,7 +343,10 @@ mod tests {
         fn positions_grow_whatever_the_clock_does(times in proptest::collection::vec(BEGINNING_MS - 10..BEGINNING_MS + 10, 1..200)) {
             let mut stamp = Stamp::new();
             let mut last = -1;
-            for now in times {
+            for (nth, now) in times.into_iter().enumerate() {
+                if nth % 3 == 0 {
+                    stamp.choose_tag();
+                }
                 let pos = stamp.next(now);
                 prop_assert!(pos > last);
                 last = pos;

@@ -21,8 +21,7 @@ pub struct Cut {
 }
 
 const OLD: &str = "SELECT pos, body FROM audit WHERE pos > $1 AND pos < $2 ORDER BY pos LIMIT $3";
-const DELETE: &str =
-    "DELETE FROM audit WHERE pos IN (SELECT pos FROM audit WHERE pos < $1 ORDER BY pos LIMIT $2)";
+const DELETE: &str = "DELETE FROM audit WHERE pos IN (SELECT pos FROM audit WHERE pos < $1 ORDER BY pos LIMIT $2)";
 
 impl Store {
     /// What lies before a position.
@@ -91,7 +90,8 @@ impl Store {
 
     /// The position of the nth row from the old end; the last one's if there are fewer.
     pub async fn nth_position(&self, nth: i64) -> Result<i64, StoreError> {
-        const NTH: &str = "SELECT CAST(COALESCE(MAX(pos), 0) AS BIGINT) FROM (SELECT pos FROM audit ORDER BY pos LIMIT $1) AS old";
+        const NTH: &str =
+            "SELECT CAST(COALESCE(MAX(pos), 0) AS BIGINT) FROM (SELECT pos FROM audit ORDER BY pos LIMIT $1) AS old";
         Ok(on_db!(self, |db| sqlx::query_scalar(NTH).bind(nth).fetch_one(db).await?))
     }
 }

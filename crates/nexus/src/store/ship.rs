@@ -104,10 +104,13 @@ pub fn push_told(body: &str) -> Option<String> {
         return None;
     }
     let row: Outbound<'_> = serde_json::from_str(body).ok()?;
-    let told = row.detail?;
-    let url = told.strip_prefix("POST ")?.split(' ').next()?;
-    let ours = row.event == "outbound" && row.session.is_none() && row.principal.is_none() && url.ends_with(PUSH_PATH);
-    ours.then_some(told)
+    let ours = row.event == "outbound" && row.session.is_none() && row.principal.is_none();
+    row.detail.filter(|told| ours && tells_of_push(told))
+}
+
+/// Whether the words of an outbound request are those of a push.
+pub fn tells_of_push(told: &str) -> bool {
+    told.strip_prefix("POST ").and_then(|rest| rest.split(' ').next()).is_some_and(|url| url.ends_with(PUSH_PATH))
 }
 
 const SHIPPED: &str = "CASE WHEN shipped_seq > pruned_seq THEN shipped_seq ELSE pruned_seq END";
@@ -169,9 +172,9 @@ impl Store {
         let lagging = self.lagging(home).await?;
         let pushes: Vec<Entry> =
             on_db!(self, |db| sqlx::query_as(PUSHES).bind(i64::from(LOOKED_AT)).fetch_all(db).await?);
-        let mut pushes = pushes.iter().filter_map(|entry| {
-            push_told(&entry.body).map(|told| Push { at_ms: written_ms(entry.pos), told })
-        });
+        let mut pushes = pushes
+            .iter()
+            .filter_map(|entry| push_told(&entry.body).map(|told| Push { at_ms: written_ms(entry.pos), told }));
         let last_push = pushes.next();
         let last_taken = last_push.clone().filter(Push::is_taken).or_else(|| pushes.find(Push::is_taken));
         let last_reason: Option<String> = on_db!(self, |db| {
@@ -193,9 +196,8 @@ impl Store {
         let Some(after) = lagging.iter().map(Lagging::likely_after).min() else { return Ok(None) };
         let page = self.page(after, LOOKED_AT as usize, usize::MAX).await?;
         let waits = |entry: &&Entry| {
-            Kept::parse(&entry.body).is_ok_and(|kept| {
-                lagging.iter().any(|chain| chain.id == kept.chain && kept.seq > chain.shipped_seq)
-            })
+            Kept::parse(&entry.body)
+                .is_ok_and(|kept| lagging.iter().any(|chain| chain.id == kept.chain && kept.seq > chain.shipped_seq))
         };
         Ok(page.iter().find(waits).map(|entry| written_ms(entry.pos)))
     }

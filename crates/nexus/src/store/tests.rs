@@ -49,8 +49,9 @@ on_both! {
 }
 
 #[allow(clippy::disallowed_methods, reason = "where the database for tests is")]
-async fn own_database() -> Store {
-    let server = std::env::var("NEXUS_TEST_POSTGRES").expect("NEXUS_TEST_POSTGRES: `./test unit` starts one and sets it");
+pub(crate) async fn own_database() -> Store {
+    let server =
+        std::env::var("NEXUS_TEST_POSTGRES").expect("NEXUS_TEST_POSTGRES: `./test unit` starts one and sets it");
     let name = format!("t{}", Uuid::new_v4().simple());
     let admin = PgPool::connect(&server).await.unwrap();
     sqlx::query(AssertSqlSafe(format!("CREATE DATABASE {name}"))).execute(&admin).await.unwrap();
@@ -59,7 +60,7 @@ async fn own_database() -> Store {
     Store::open(Path::new("/nonexistent"), Some(&format!("{server}/{name}"))).await.unwrap()
 }
 
-async fn tamper(store: &Store, sql: &str) {
+pub(crate) async fn tamper(store: &Store, sql: &str) {
     let changed =
         on_db!(store, |db| sqlx::query(AssertSqlSafe(sql.to_owned())).execute(db).await.unwrap().rows_affected());
     assert!(changed > 0, "{sql}");

@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use futures_util::TryStreamExt;
 use serde::Deserialize;
-use sqlx::FromRow;
+use sqlx::{FromRow, Row as _};
 
 use super::body::{self, Hash, Kept};
 use super::chain::{Link, genesis};
@@ -101,14 +102,30 @@ impl Store {
             };
             let chains: Vec<ChainRow> = sqlx::query_as(CHAINS).fetch_all(&mut *moment).await?;
             let mut walks = begin(chains, &mut verified);
-            let mut after = i64::MIN;
+            let mut after = None;
             loop {
-                let page: Vec<Stored> =
-                    sqlx::query_as(ROWS).bind(after).bind(PAGE).fetch_all(&mut *moment).await?;
-                let Some(last) = page.last() else { break };
-                after = last.pos;
-                for row in &page {
-                    check_row(row, &mut walks, &mut verified);
+                let before = after;
+                let from = before.unwrap_or(i64::MIN);
+                let mut page = sqlx::query(ROWS).bind(from).bind(PAGE).fetch(&mut *moment);
+                loop {
+                    let row = match page.try_next().await.map_err(StoreError::from) {
+                        Ok(Some(row)) => row,
+                        Ok(None) => break,
+                        Err(error) if error.is_damage() => {
+                            verified.find(unreadable(after, &error));
+                            return Ok(verified);
+                        }
+                        Err(error) => return Err(error),
+                    };
+                    after = Some(row.try_get(0)?);
+                    match Stored::from_row(&row) {
+                        Ok(stored) => check_row(&stored, &mut walks, &mut verified),
+                        Err(error) => verified.find(unreadable(after, &error.into())),
+                    }
+                }
+                drop(page);
+                if after == before {
+                    break;
                 }
                 progress(verified.rows);
             }
@@ -124,6 +141,11 @@ impl Store {
         let said: Vec<String> = sqlx::query_scalar("PRAGMA integrity_check(20)").fetch_all(db).await?;
         Ok(said.into_iter().filter(|line| line != "ok").collect())
     }
+}
+
+fn unreadable(at: Option<i64>, error: &StoreError) -> String {
+    let place = at.map_or_else(|| "the record's beginning".to_owned(), |pos| format!("the row at {pos}"));
+    format!("{place}, or what follows it, cannot be read: {}", nexus_core::Chain(error))
 }
 
 fn begin(chains: Vec<ChainRow>, verified: &mut Verified) -> HashMap<String, Walk> {
@@ -158,8 +180,11 @@ fn begin(chains: Vec<ChainRow>, verified: &mut Verified) -> HashMap<String, Walk
         verified.find(format!("chain {missing} is missing: another chain refers to it"));
     }
     for walk in walks.values() {
-        let Link { chain, seq, hash } =
-            Link { chain: walk.row.previous_id.clone(), seq: walk.row.previous_seq, hash: walk.row.previous_hash.clone() };
+        let Link { chain, seq, hash } = Link {
+            chain: walk.row.previous_id.clone(),
+            seq: walk.row.previous_seq,
+            hash: walk.row.previous_hash.clone(),
+        };
         // A pruned row's hash is known only where it was the last one.
         if let Some(before) = walks.get(&chain)
             && before.row.pruned_seq == seq
@@ -206,7 +231,8 @@ fn check_row(stored: &Stored, walks: &mut HashMap<String, Walk>, verified: &mut 
         verified.find(format!("row {seq} of chain {chain} (at {pos}): the columns differ from the row"));
     }
     if seq <= walk.seq {
-        return verified.find(format!("row {seq} of chain {chain} (at {pos}) is out of order: it came after {}", walk.seq));
+        return verified
+            .find(format!("row {seq} of chain {chain} (at {pos}) is out of order: it came after {}", walk.seq));
     }
     if seq > walk.seq + 1 {
         verified.find(match (walk.seq + 1, seq - 1) {

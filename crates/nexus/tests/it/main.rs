@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on should stop where it is")]
 
 mod access;
+mod asking;
+mod asking_doors;
 mod bad_http;
 mod bad_pipes;
 mod cancelling;
@@ -13,10 +15,15 @@ mod gate;
 mod hardening;
 mod key_command;
 mod keys;
+mod loki;
+mod operator;
 mod panics;
 mod protocol;
+mod record;
+mod redaction;
 mod sessions;
 mod shutdown;
 mod stdio;
 mod support;
 mod tools;
+mod torture;

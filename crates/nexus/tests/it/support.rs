@@ -3,6 +3,7 @@
 mod audit;
 mod client;
 mod http;
+pub mod loki;
 mod program;
 mod sse;
 mod stdio;
@@ -18,8 +19,8 @@ use tempfile::TempDir;
 use tokio::process::Child;
 use tokio::sync::watch;
 
-pub use audit::AuditRow;
-pub use client::{Answer, Client, MODERN, finish, rpc};
+pub use audit::{AuditRow, parsed, rows};
+pub use client::{Answer, Client, MODERN, decided, finish, forms, retried, rpc};
 pub use http::{Ask, Wire};
 pub use program::{Program, Ran};
 pub use sse::Sse;

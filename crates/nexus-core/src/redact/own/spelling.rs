@@ -82,6 +82,18 @@ fn percent(secret: &str, also_plain: &str, upper: bool) -> String {
     })
 }
 
+/// None if there is nothing to decode.
+pub(super) fn percent_decoded(text: &str) -> Option<String> {
+    let (mut bytes, mut rest) = (Vec::new(), text.as_bytes());
+    while let Some((first, more)) = rest.split_first() {
+        let code = more.get(..2).filter(|_| *first == b'%').and_then(|code| str::from_utf8(code).ok());
+        let byte = code.and_then(|code| u8::from_str_radix(code, 16).ok());
+        bytes.push(byte.unwrap_or(*first));
+        rest = if byte.is_some() { &more[2..] } else { more };
+    }
+    String::from_utf8(bytes).ok().filter(|decoded| decoded != text)
+}
+
 /// The secret in base64, with `offset` bytes (of three) of something else before it: `user:password`. Only what no
 /// other byte has a part in is looked for; the rest of the secret is in the four characters before and after.
 fn base64(secret: &[u8], offset: usize) -> impl Iterator<Item = Spelling> {

@@ -138,6 +138,12 @@ fn a_secret_that_is_learnt_later_is_known_to_every_thread() {
 }
 
 #[test]
+fn a_secret_out_of_a_url_is_known_as_it_is_meant() {
+    learn(["out%2Fof%20a%url"]);
+    assert_eq!(text("x out%2Fof%20a%url x out/of a%url x"), "x [redacted] x [redacted] x");
+}
+
+#[test]
 fn short_secrets_are_not_learnt() {
     learn(["zq7", "zq7zq7z"]);
     assert_eq!(text("zq7 zq7zq7z"), "zq7 zq7zq7z");

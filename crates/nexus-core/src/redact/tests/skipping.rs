@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::redact::shapes::TOKENS;
+use crate::reply::Reply;
 
 /// Looks at every byte.
 fn patiently(text: &str, end: End) -> String {
@@ -67,7 +68,10 @@ fn how_fast() {
             let whole = time(&|| crate::redact::text(std::hint::black_box(&text)).len());
             let clues = time(&|| clue::next(std::hint::black_box(text.as_bytes()), 0));
             let own = time(&|| own_values(std::hint::black_box(&text)).len());
-            println!("{what} {kilobytes} KB: {whole} ns/KB (clues {clues}, own values {own})");
+            let made = Reply::structured(&json!({ "stdout": text }), None).unwrap();
+            let cloning = time(&|| std::hint::black_box(made.clone()).text().len());
+            let replies = time(&|| reply(std::hint::black_box(made.clone())).text().len()) - cloning;
+            println!("{what} {kilobytes} KB: {whole} ns/KB (clues {clues}, own values {own}), a reply {replies}");
         }
     }
 }

@@ -154,6 +154,25 @@ impl Old {
         (content.len() as u64 <= most).then_some(content)
     }
 
+    /// How often it holds the word, as far as up to `most` times. What may not be read holds nothing.
+    pub(super) fn count(&self, word: &str, most: usize) -> usize {
+        let (mut found, mut window) = (0, Vec::new());
+        let Ok(file) = self.open() else { return 0 };
+        while found < most {
+            match (&file).take(COMPARED as u64).read_to_end(&mut window) {
+                Ok(length) if length > 0 => {}
+                _ => break,
+            }
+            let mut at = 0;
+            while let Some(next) = window[at..].windows(word.len()).position(|part| part == word.as_bytes()) {
+                (found, at) = (found + 1, at + next + word.len());
+            }
+            // The word may begin in this piece and end in the next.
+            window.drain(..at.max(window.len().saturating_sub(word.len() - 1)));
+        }
+        found
+    }
+
     fn open(&self) -> io::Result<File> {
         let flags = (OFlags::NONBLOCK | OFlags::NOFOLLOW).bits().cast_signed();
         OpenOptions::new().read(true).custom_flags(flags).open(&self.path)

@@ -67,7 +67,8 @@ fn stamp(fields: &Fields<'_>, written_ms: i64) -> i128 {
 /// `call run_command ok: uptime id=0193…`
 fn words(fields: &Fields<'_>) -> String {
     let mut line = fields.text("event").unwrap_or_default();
-    for part in [fields.text("tool"), fields.text("outcome").or_else(|| fields.text("decision"))].into_iter().flatten() {
+    for part in [fields.text("tool"), fields.text("outcome").or_else(|| fields.text("decision"))].into_iter().flatten()
+    {
         line.push(' ');
         line.push_str(&part);
     }
@@ -159,7 +160,8 @@ mod tests {
 
     #[test]
     fn other_events_tell_their_detail_and_a_row_without_a_time_has_that_of_its_writing() {
-        let (stamp, line, _) = parts(&json!({ "id": "i", "seq": 7, "at": "?", "event": "hub_started", "detail": "pid 1" }));
+        let (stamp, line, _) =
+            parts(&json!({ "id": "i", "seq": 7, "at": "?", "event": "hub_started", "detail": "pid 1" }));
         assert_eq!(stamp, "5000007");
         assert_eq!(line, "hub_started: pid 1 id=i");
     }
@@ -172,6 +174,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(24))]
+
         #[test]
         fn no_row_is_more_than_loki_takes_and_each_is_the_same_twice(
             long in "\\PC{0,3000}", many in 0..20usize, arguments in ".{0,9000}", seq in 0..i64::MAX,

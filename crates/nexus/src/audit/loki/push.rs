@@ -12,18 +12,17 @@ use flate2::write::GzEncoder;
 use thiserror::Error;
 use tokio::task::spawn_blocking;
 
-use nexus_core::audit::Sink;
+use nexus_core::audit::{Event, Row, Sink};
 use nexus_core::text;
 use nexus_tools::outbound::{Answer, BadUrl, Bounds, Outbound, OutboundError, SafeUrl};
 
 use super::line::{Line, quoted};
 use super::sift::Pushed;
 use crate::config::env::Secret;
-use crate::store::ship::PUSH_PATH;
+use crate::store::ship::{PUSH_PATH, tells_of_push};
 use crate::wire::VERSION;
 
-const BOUNDS: Bounds =
-    Bounds { connecting: Duration::from_secs(5), whole: Duration::from_secs(30), answer: 8 * 1024 };
+const BOUNDS: Bounds = Bounds { connecting: Duration::from_secs(5), whole: Duration::from_secs(30), answer: 8 * 1024 };
 /// The label by which everything that Nexus records is found, unless the operator says otherwise.
 const JOB: (&str, &str) = ("job", "mcp-audit");
 const LONGEST_REASON: usize = 300;
@@ -34,6 +33,9 @@ pub enum LokiError {
     Url(#[from] BadUrl),
     #[error("shipping to Loki")]
     Client(#[from] OutboundError),
+    /// Every push would make a row that is pushed.
+    #[error("LOKI_URL is so long, or looks so secret, that a push could not be told from other rows")]
+    Unrecognizable,
 }
 
 /// The Loki of the operator.
@@ -118,6 +120,10 @@ impl Loki {
     ) -> Result<Self, LokiError> {
         let agent = format!("nexus/{VERSION}");
         let out = Outbound::to(SafeUrl::parse(&format!("{url}{PUSH_PATH}"))?, &agent, BOUNDS, audit)?;
+        let sample = Row::new(Event::Outbound).detail(format!("POST {} 204", out.url()));
+        if !sample.detail.as_deref().is_some_and(tells_of_push) {
+            return Err(LokiError::Unrecognizable);
+        }
         Ok(Self { out, user, password, tenant, head: head(labels).into(), shown: url.to_owned() })
     }
 
@@ -220,24 +226,33 @@ mod tests {
     }
 
     #[test]
+    fn a_url_that_the_record_would_not_show_is_no_good() {
+        let loki = |url: &str| Loki::new(url, (None, None), None, [], Arc::new(nexus_core::audit::Nowhere));
+        assert!(loki("http://loki:3100").is_ok());
+        assert!(loki("http://loki:3100/behind/a/proxy").is_ok());
+        assert!(matches!(loki(&format!("http://{}/x", "a.".repeat(300))), Err(LokiError::Unrecognizable)));
+        assert!(matches!(loki("loki"), Err(LokiError::Url(_))));
+    }
+
+    #[test]
     fn answers_mean_what_loki_means_by_them() {
         let not_now = |trouble, why: &str| Pushed::NotNow(NotNow::new(trouble, format!("it answers {why}")));
-        check(204, "", Pushed::Taken);
-        check(200, "ok", Pushed::Taken);
-        check(400, "entry too old\n", Pushed::Refused("HTTP 400: entry too old".to_owned()));
-        check(413, "", Pushed::TooLarge("HTTP 413".to_owned()));
-        check(429, "slow down", not_now(Trouble::TooFast, "HTTP 429: slow down"));
-        check(500, "", not_now(Trouble::Failing, "HTTP 500"));
-        check(503, "a\nb", not_now(Trouble::Failing, "HTTP 503: a b"));
-        check(401, "no org id", not_now(Trouble::Forbidden, "HTTP 401: no org id"));
-        check(403, "", not_now(Trouble::Forbidden, "HTTP 403"));
-        check(404, "page not found", not_now(Trouble::NoLoki, "HTTP 404: page not found"));
-        check(302, "", not_now(Trouble::NoLoki, "HTTP 302"));
-        check(260, "blocked", not_now(Trouble::Blocked, "HTTP 260: blocked"));
+        check(204, "", &Pushed::Taken);
+        check(200, "ok", &Pushed::Taken);
+        check(400, "entry too old\n", &Pushed::Refused("HTTP 400: entry too old".to_owned()));
+        check(413, "", &Pushed::TooLarge("HTTP 413".to_owned()));
+        check(429, "slow down", &not_now(Trouble::TooFast, "HTTP 429: slow down"));
+        check(500, "", &not_now(Trouble::Failing, "HTTP 500"));
+        check(503, "a\nb", &not_now(Trouble::Failing, "HTTP 503: a b"));
+        check(401, "no org id", &not_now(Trouble::Forbidden, "HTTP 401: no org id"));
+        check(403, "", &not_now(Trouble::Forbidden, "HTTP 403"));
+        check(404, "page not found", &not_now(Trouble::NoLoki, "HTTP 404: page not found"));
+        check(302, "", &not_now(Trouble::NoLoki, "HTTP 302"));
+        check(260, "blocked", &not_now(Trouble::Blocked, "HTTP 260: blocked"));
 
         #[track_caller]
-        fn check(status: u16, body: &str, expected: Pushed<NotNow>) {
-            assert_eq!(meaning(&Answer { status, retry_after: None, body: body.to_owned() }), expected);
+        fn check(status: u16, body: &str, expected: &Pushed<NotNow>) {
+            assert_eq!(&meaning(&Answer { status, retry_after: None, body: body.to_owned() }), expected);
         }
     }
 }

@@ -34,7 +34,7 @@ pub struct Sift<N> {
 
 impl<N> Sift<N> {
     pub fn new(count: usize) -> Self {
-        let pieces = if count == 0 { Vec::new() } else { vec![0..count] };
+        let pieces = std::iter::once(0..count).filter(|whole| !whole.is_empty()).collect();
         Self { pieces, refusals: 0, settled: 0, aside: Vec::new(), too_large: false, stopped: None }
     }
 
@@ -89,7 +89,7 @@ mod tests {
     }
 
     impl Server {
-        fn push(&mut self, piece: Range<usize>) -> Pushed<&'static str> {
+        fn push(&mut self, mut piece: Range<usize>) -> Pushed<&'static str> {
             self.pushes += 1;
             if self.pauses_at == Some(self.pushes) {
                 return Pushed::NotNow("later");
@@ -98,7 +98,7 @@ mod tests {
                 return Pushed::TooLarge("too much".to_owned());
             }
             self.stored.extend(piece.clone().filter(|row| !self.wrong.contains(row)));
-            match piece.clone().find(|row| self.wrong.contains(row)) {
+            match piece.find(|row| self.wrong.contains(row)) {
                 Some(row) => Pushed::Refused(format!("row {row}")),
                 None => Pushed::Taken,
             }

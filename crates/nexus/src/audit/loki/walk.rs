@@ -121,7 +121,11 @@ impl Walk {
                 progress.astray = true;
                 return None;
             }
-            warn!("rows {} to {} of the audit chain {chain} are not in the store, and are not shipped", progress.seq + 1, seq - 1);
+            warn!(
+                "rows {} to {} of the audit chain {chain} are not in the store, and are not shipped",
+                progress.seq + 1,
+                seq - 1
+            );
         }
         (progress.seq, progress.pos) = (seq, entry.pos);
         self.open -= usize::from(seq == progress.head);

@@ -3,10 +3,11 @@
 use std::path::Path;
 
 use serde::Deserialize;
+use serde_json::Value;
 use serde_json::value::RawValue;
 use sqlx::ConnectOptions;
 
-use super::{DEADLINE, Hub, LOOK_AGAIN};
+use super::{Ask, DEADLINE, Hub, LOOK_AGAIN};
 
 /// One row, as its body in the store tells it.
 #[derive(Clone, Debug, Deserialize)]
@@ -66,7 +67,35 @@ pub async fn rows(data: &Path) -> Vec<AuditRow> {
     bodies.iter().map(|body| serde_json::from_str(body).unwrap()).collect()
 }
 
+/// Rows as `nexus audit export` writes them.
+pub fn parsed(lines: &str) -> Vec<AuditRow> {
+    lines.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))).collect()
+}
+
 impl Hub {
+    pub async fn health(&self) -> Value {
+        self.ask(&Ask::get("/health")).await.json()
+    }
+
+    /// Waits until the hub says of itself that it can, or cannot, record.
+    pub async fn is_recording(&self, so: bool) {
+        let look = async {
+            while self.health().await["ok"] != so {
+                tokio::time::sleep(LOOK_AGAIN).await;
+            }
+        };
+        super::within("/health to tell whether it records", look).await;
+    }
+
+    /// What `nexus audit verify` finds; empty if the record holds.
+    pub async fn findings(&self) -> Vec<String> {
+        let ran = self.nexus(&["audit", "verify", "--json"]).await;
+        let told: Value = serde_json::from_str(&ran.stdout).unwrap_or_else(|_| panic!("{ran:?}"));
+        let found: Vec<String> = serde_json::from_value(told["findings"].clone()).unwrap();
+        assert_eq!((told["holds"] == true, ran.code), (found.is_empty(), Some(i32::from(!found.is_empty()))), "{told}");
+        found
+    }
+
     pub async fn audit(&self) -> Vec<AuditRow> {
         rows(&self.data).await
     }

@@ -21,7 +21,19 @@ pub struct Client {
     /// None: every request stands alone.
     pub session: Option<String>,
     pub version: String,
+    /// What it says it can do.
+    pub capabilities: Value,
     ids: AtomicU64,
+}
+
+/// What a client says that can put forms to a person.
+pub fn forms() -> Value {
+    json!({ "elicitation": { "form": {} } })
+}
+
+/// A person's answer to the question of the gate.
+pub fn decided(decision: &str) -> Value {
+    json!({ "action": "accept", "content": { "decision": decision } })
 }
 
 /// What came back: notifications, and at last the response.
@@ -66,8 +78,23 @@ impl Hub {
             key: key.to_owned(),
             session: None,
             version: MODERN.to_owned(),
+            capabilities: json!({}),
             ids: AtomicU64::new(1),
         }
+    }
+
+    /// A session whose client can be asked.
+    pub async fn legacy_asked(&self, key: &str) -> Client {
+        Client::able(self, key, "2025-11-25", forms()).await
+    }
+
+    pub fn modern_asked(&self, key: &str) -> Client {
+        Client { capabilities: forms(), ..self.modern(key) }
+    }
+
+    /// One client of each era, both with somebody to ask.
+    pub async fn both_asked(&self, key: &str) -> [Client; 2] {
+        [self.legacy_asked(key).await, self.modern_asked(key)]
     }
 
     /// One client of each era.
@@ -78,7 +105,11 @@ impl Hub {
 
 impl Client {
     pub async fn initialized(hub: &Hub, key: &str, version: &str) -> Self {
-        let response = hub.ask(&Self::hello(version).key(key)).await;
+        Self::able(hub, key, version, json!({})).await
+    }
+
+    pub async fn able(hub: &Hub, key: &str, version: &str, capabilities: Value) -> Self {
+        let response = hub.ask(&Self::hello_of(version, &capabilities).key(key)).await;
         assert_eq!(response.status(), 200, "{response:?}");
         let negotiated = response.json()["result"]["protocolVersion"].as_str().unwrap().to_owned();
         let client = Self {
@@ -86,6 +117,7 @@ impl Client {
             key: key.to_owned(),
             session: response.header("mcp-session-id").map(str::to_owned),
             version: negotiated,
+            capabilities,
             ids: AtomicU64::new(1),
         };
         let ready = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
@@ -95,8 +127,12 @@ impl Client {
 
     /// The request that opens a session, without a key.
     pub fn hello(version: &str) -> Ask {
+        Self::hello_of(version, &json!({}))
+    }
+
+    fn hello_of(version: &str, capabilities: &Value) -> Ask {
         let client = json!({ "name": "it", "version": "1" });
-        let params = json!({ "protocolVersion": version, "capabilities": {}, "clientInfo": client });
+        let params = json!({ "protocolVersion": version, "capabilities": capabilities, "clientInfo": client });
         Ask::post(&rpc(0, "initialize", &params))
     }
 
@@ -120,7 +156,7 @@ impl Client {
     pub fn message(&self, method: &str, mut params: Value) -> Value {
         if self.session.is_none() {
             params["_meta"]["io.modelcontextprotocol/protocolVersion"] = self.version.as_str().into();
-            params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = json!({});
+            params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = self.capabilities.clone();
             params["_meta"]["io.modelcontextprotocol/clientInfo"] = json!({ "name": "it", "version": "1" });
         }
         rpc(self.ids.fetch_add(1, Ordering::Relaxed), method, &params)
@@ -152,6 +188,58 @@ impl Client {
         self.send("tools/call", json!({ "name": tool, "arguments": arguments })).await.result().clone()
     }
 
+    /// Calls a tool as a client does that can be asked: answers whatever comes on the way, and gives the result
+    /// with the questions.
+    pub async fn call_answering(&self, tool: &str, arguments: Value, answer: &Value) -> (Value, Vec<Value>) {
+        let params = json!({ "name": tool, "arguments": arguments });
+        match self.session {
+            Some(_) => self.answering_now(params, answer).await,
+            None => self.answering_later(params, answer).await,
+        }
+    }
+
+    async fn answering_now(&self, params: Value, answer: &Value) -> (Value, Vec<Value>) {
+        let message = self.message("tools/call", params);
+        let mut wire = self.start(&message).await;
+        let head = wire.head().await;
+        let mut asked = Vec::new();
+        if !head.is_stream() {
+            return (wire.rest(head).await.json()["result"].clone(), asked);
+        }
+        loop {
+            let heard = wire.next().await;
+            if heard["id"] == message["id"] && heard.get("method").is_none() {
+                return (heard["result"].clone(), asked);
+            }
+            if heard["method"] == "elicitation/create" {
+                self.answer(&heard["id"], answer).await;
+                asked.push(heard["params"].clone());
+            }
+        }
+    }
+
+    /// Answers a question of the hub, in the old era.
+    pub async fn answer(&self, id: &Value, answer: &Value) {
+        let mut message = json!({ "jsonrpc": "2.0", "id": id });
+        match answer.get("error") {
+            Some(error) => message["error"] = error.clone(),
+            None => message["result"] = answer.clone(),
+        }
+        let sent = self.wire().await.ask(&self.ask(&message)).await;
+        assert_eq!(sent.status(), 202, "{sent:?}");
+    }
+
+    async fn answering_later(&self, params: Value, answer: &Value) -> (Value, Vec<Value>) {
+        let mut result = self.send("tools/call", params.clone()).await.result().clone();
+        let mut asked = Vec::new();
+        while result["resultType"] == "input_required" {
+            asked.push(result["inputRequests"]["approval"]["params"].clone());
+            let again = retried(&params, &result, answer);
+            result = self.send("tools/call", again).await.result().clone();
+        }
+        (result, asked)
+    }
+
     /// The structured content of a call that works.
     #[track_caller]
     pub fn does(&self, tool: &str, arguments: Value) -> impl Future<Output = Value> {
@@ -169,6 +257,14 @@ impl Client {
         let tools = answer.result()["tools"].as_array().unwrap().clone();
         tools.iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
     }
+}
+
+/// The same call again, with the answer to what its result asked.
+pub fn retried(params: &Value, asked: &Value, answer: &Value) -> Value {
+    let mut again = params.clone();
+    again["requestState"] = asked["requestState"].clone();
+    again["inputResponses"] = json!({ "approval": answer });
+    again
 }
 
 /// Reads an answer, whichever form it has.

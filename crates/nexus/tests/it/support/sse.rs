@@ -13,17 +13,25 @@ pub struct Sse {
     pub stream: Wire,
     /// Notifications heard while waiting for answers.
     pub heard: Vec<Value>,
+    /// How to answer what is asked, where the client says that it can.
+    pub answer: Option<Value>,
     id: u64,
 }
 
 impl Hub {
     /// Opened and initialised.
     pub async fn sse(&self, key: &str) -> Sse {
-        let mut sse = self.sse_raw(key).await;
+        self.sse_answering(key, "2024-11-05", None).await
+    }
+
+    /// With somebody to ask, who answers always the same.
+    pub async fn sse_answering(&self, key: &str, version: &str, answer: Option<Value>) -> Sse {
+        let mut sse = Sse { answer, ..self.sse_raw(key).await };
         let client = json!({ "name": "it", "version": "1" });
-        let params = json!({ "protocolVersion": "2024-11-05", "capabilities": {}, "clientInfo": client });
+        let capabilities = if sse.answer.is_some() { super::forms() } else { json!({}) };
+        let params = json!({ "protocolVersion": version, "capabilities": capabilities, "clientInfo": client });
         let hello = sse.request("initialize", params).await;
-        assert_eq!(hello["result"]["protocolVersion"], "2024-11-05", "{hello}");
+        assert_eq!(hello["result"]["protocolVersion"], version, "{hello}");
         sse.post(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" })).await;
         sse
     }
@@ -34,7 +42,15 @@ impl Hub {
         let first = stream.event().await.unwrap();
         assert_eq!(first.name, "endpoint");
         let endpoint = first.data;
-        Sse { address: self.address.clone(), key: key.to_owned(), endpoint, stream, heard: Vec::new(), id: 0 }
+        Sse {
+            address: self.address.clone(),
+            key: key.to_owned(),
+            endpoint,
+            stream,
+            heard: Vec::new(),
+            answer: None,
+            id: 0,
+        }
     }
 }
 
@@ -55,8 +71,11 @@ impl Sse {
         assert_eq!(self.post(&message).await.status(), 202);
         loop {
             let heard = self.stream.next().await;
-            if heard["id"] == message["id"] {
+            if heard["id"] == message["id"] && heard.get("method").is_none() {
                 return heard;
+            }
+            if let (Some(answer), "elicitation/create") = (&self.answer, heard["method"].as_str().unwrap_or_default()) {
+                self.post(&json!({ "jsonrpc": "2.0", "id": heard["id"], "result": answer })).await;
             }
             self.heard.push(heard);
         }

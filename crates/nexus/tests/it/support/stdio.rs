@@ -18,6 +18,8 @@ pub struct Stdio {
     talk: watch::Receiver<String>,
     /// Notifications heard while waiting for answers.
     pub heard: Vec<Value>,
+    /// How to answer what is asked, where the client says that it can.
+    pub answer: Option<Value>,
     modern: bool,
     id: u64,
 }
@@ -29,17 +31,27 @@ impl Stdio {
         let stdout = BufReader::new(child.stdout.take().unwrap()).lines();
         let talk = listen(child.stderr.take().unwrap());
         let stdin = child.stdin.take();
-        Self { child, stdin, stdout, talk, heard: Vec::new(), modern: false, id: 0 }
+        Self { child, stdin, stdout, talk, heard: Vec::new(), answer: None, modern: false, id: 0 }
     }
 
     pub async fn legacy(program: &Program) -> Self {
-        let mut door = Self::start(program);
+        Self::legacy_answering(program, None).await
+    }
+
+    /// With somebody to ask, who answers always the same.
+    pub async fn legacy_answering(program: &Program, answer: Option<Value>) -> Self {
+        let mut door = Self { answer, ..Self::start(program) };
         let client = json!({ "name": "it", "version": "1" });
-        let params = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client });
+        let params =
+            json!({ "protocolVersion": "2025-11-25", "capabilities": door.capabilities(), "clientInfo": client });
         let hello = door.request("initialize", params).await;
         assert_eq!(hello["result"]["protocolVersion"], "2025-11-25", "{hello}");
         door.send(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" })).await;
         door
+    }
+
+    fn capabilities(&self) -> Value {
+        if self.answer.is_some() { super::forms() } else { json!({}) }
     }
 
     pub fn modern(program: &Program) -> Self {
@@ -76,18 +88,34 @@ impl Stdio {
     pub async fn request(&mut self, method: &str, mut params: Value) -> Value {
         if self.modern {
             params["_meta"]["io.modelcontextprotocol/protocolVersion"] = MODERN.into();
-            params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = json!({});
+            params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = self.capabilities();
         }
         self.id += 1;
         let message = rpc(self.id, method, &params);
         self.send(&message).await;
         loop {
             let heard = self.next().await.unwrap_or_else(|| panic!("stdout ended: {}", self.said()));
-            if heard["id"] == message["id"] {
+            if heard["id"] == message["id"] && heard.get("method").is_none() {
                 return heard;
+            }
+            if let (Some(answer), "elicitation/create") = (&self.answer, heard["method"].as_str().unwrap_or_default()) {
+                let answer = json!({ "jsonrpc": "2.0", "id": heard["id"], "result": answer });
+                self.send(&answer).await;
             }
             self.heard.push(heard);
         }
+    }
+
+    /// Calls a tool, and answers what its results ask, as the new era does it.
+    pub async fn call(&mut self, tool: &str, arguments: Value) -> Value {
+        let params = json!({ "name": tool, "arguments": arguments });
+        let mut result = self.request("tools/call", params.clone()).await["result"].clone();
+        while let (Some(answer), "input_required") = (&self.answer, result["resultType"].as_str().unwrap_or_default()) {
+            let again = super::retried(&params, &result, answer);
+            self.heard.push(result);
+            result = self.request("tools/call", again).await["result"].clone();
+        }
+        result
     }
 
     pub fn said(&self) -> String {

@@ -2,36 +2,54 @@
 
 use nexus_core::audit::{Event, Row};
 use nexus_core::clock;
-use sqlx::{ConnectOptions, SqliteConnection};
-use tempfile::TempDir;
 
 use super::*;
 use crate::store::chain::{Chain, position};
+use crate::store::ship::Aside;
+use crate::store::tests::{own_database, tamper};
 
 const SMALL: Size = Size { rows: 7, bytes: 1_000_000 };
 const HOME: &str = "home";
 
+/// Runs a case on SQLite and on PostgreSQL.
+macro_rules! on_both {
+    ($($name:ident)*) => {
+        mod sqlite {
+            $(#[tokio::test]
+            async fn $name() {
+                let folder = tempfile::tempdir().unwrap();
+                let store = super::Store::open(folder.path(), None).await.unwrap();
+                super::$name(super::Desk { store, course: super::Course::default() }).await;
+            })*
+        }
+        mod postgres {
+            $(#[tokio::test]
+            async fn $name() {
+                let store = super::own_database().await;
+                super::$name(super::Desk { store, course: super::Course::default() }).await;
+            })*
+        }
+    };
+}
+
+on_both! {
+    rows_of_all_chains_come_once_and_in_the_order_of_writing
+    a_row_that_is_committed_late_is_not_left_out
+    rows_that_are_not_there_do_not_hold_up_the_others
+    what_is_pruned_counts_as_shipped
+    the_rows_of_pushes_are_passed_and_not_pushed
+    what_is_set_aside_is_counted_and_named
+}
+
 struct Desk {
-    folder: TempDir,
     store: Store,
     course: Course,
 }
 
 impl Desk {
-    async fn open() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(folder.path(), None).await.unwrap();
-        Self { folder, store, course: Course::default() }
-    }
-
     async fn write(&self, chain: &mut Chain, rows: usize) {
         let rows: Vec<Row> = (0..rows).map(|n| Row::new(Event::HubStarted).detail(n)).collect();
         self.store.append(chain, &rows).await.unwrap();
-    }
-
-    async fn sql(&self) -> SqliteConnection {
-        let options = sqlx::sqlite::SqliteConnectOptions::new().filename(self.folder.path().join("nexus.db"));
-        options.connect().await.unwrap()
     }
 
     /// Walks as the shipper does, to the end. What was found, as `chain number:seq`.
@@ -63,9 +81,7 @@ fn seqs(chain: usize, seqs: impl IntoIterator<Item = i64>) -> Vec<String> {
     seqs.into_iter().map(|seq| format!("{chain}:{seq}")).collect()
 }
 
-#[tokio::test]
-async fn rows_of_all_chains_come_once_and_in_the_order_of_writing() {
-    let mut desk = Desk::open().await;
+async fn rows_of_all_chains_come_once_and_in_the_order_of_writing(mut desk: Desk) {
     let (mut a, mut b, mut other) = (Chain::new(HOME), Chain::new(HOME), Chain::new("another home"));
     desk.write(&mut a, 10).await;
     desk.write(&mut b, 10).await;
@@ -78,66 +94,47 @@ async fn rows_of_all_chains_come_once_and_in_the_order_of_writing() {
     assert_eq!(desk.ship(&[&a, &b]).await, ["1:11"]);
 }
 
-#[tokio::test]
-async fn a_row_that_is_committed_late_is_not_left_out() {
-    let mut desk = Desk::open().await;
+async fn a_row_that_is_committed_late_is_not_left_out(mut desk: Desk) {
     let (mut a, mut b) = (Chain::new(HOME), Chain::new(HOME));
-    desk.write(&mut a, 5).await;
     desk.write(&mut b, 5).await;
-    // As if the process behind `a` had its rows ready and waited for the lock.
-    let mut sql = desk.sql().await;
-    for away in [
-        "CREATE TABLE late AS SELECT * FROM audit WHERE body LIKE '%\"chain\":\"' || (SELECT MIN(id) FROM chain) || '\"%'",
-        "CREATE TABLE late_chain AS SELECT * FROM chain WHERE id = (SELECT MIN(id) FROM chain)",
-        "DELETE FROM audit WHERE pos IN (SELECT pos FROM late)",
-        "DELETE FROM chain WHERE id IN (SELECT id FROM late_chain)",
-    ] {
-        sqlx::query(away).execute(&mut sql).await.unwrap();
-    }
     assert_eq!(desk.ship(&[&a, &b]).await, seqs(1, 1..=5));
-    // Everything before now is taken for shipped, though the writer is an hour late.
-    desk.course.clear = position(clock::now_ms() + 1_000);
-    for back in ["INSERT INTO audit SELECT * FROM late", "INSERT INTO chain SELECT * FROM late_chain"] {
-        sqlx::query(back).execute(&mut sql).await.unwrap();
-    }
-    assert_eq!(desk.ship(&[&a, &b]).await, seqs(0, 1..=5));
+    desk.write(&mut b, 5).await;
+    desk.write(&mut a, 5).await;
+    // As if their writer had waited for an hour, with a clock that was a month behind.
+    tamper(&desk.store, &format!("UPDATE audit SET pos = pos - {} WHERE body LIKE '%{}%'", 1_i64 << 53, a.id)).await;
+    desk.course.clear = position(clock::now_ms());
+    assert_eq!(desk.ship(&[&a, &b]).await, [seqs(0, 1..=5), seqs(1, 6..=10)].concat());
+    assert!(desk.ship(&[&a, &b]).await.is_empty());
 }
 
-#[tokio::test]
-async fn rows_that_are_not_there_do_not_hold_up_the_others() {
-    let mut desk = Desk::open().await;
+async fn rows_that_are_not_there_do_not_hold_up_the_others(mut desk: Desk) {
     let mut a = Chain::new(HOME);
     desk.write(&mut a, 20).await;
-    let mut sql = desk.sql().await;
-    let holes = "DELETE FROM audit WHERE pos IN (SELECT pos FROM audit WHERE body LIKE '%\"seq\":4,%' OR body LIKE '%\"seq\":19,%' OR body LIKE '%\"seq\":20,%')";
-    sqlx::query(holes).execute(&mut sql).await.unwrap();
+    for seq in [4, 19, 20] {
+        tamper(&desk.store, &format!("DELETE FROM audit WHERE body LIKE '%\"seq\":{seq},%'")).await;
+    }
     assert_eq!(desk.ship(&[&a]).await, [seqs(0, 1..=3), seqs(0, 5..=18)].concat());
     desk.write(&mut a, 1).await;
     assert_eq!(desk.ship(&[&a]).await, ["0:21"]);
 }
 
-#[tokio::test]
-async fn what_is_pruned_counts_as_shipped() {
-    let mut desk = Desk::open().await;
+async fn what_is_pruned_counts_as_shipped(mut desk: Desk) {
     let mut a = Chain::new(HOME);
     desk.write(&mut a, 20).await;
-    let mut sql = desk.sql().await;
-    for prune in [
-        "UPDATE chain SET pruned_seq = 15",
-        "DELETE FROM audit WHERE pos IN (SELECT pos FROM audit ORDER BY pos LIMIT 15)",
-    ] {
-        sqlx::query(prune).execute(&mut sql).await.unwrap();
-    }
-    assert_eq!(desk.store.shipping(HOME).await.unwrap().unshipped, 5);
+    tamper(&desk.store, "UPDATE chain SET pruned_seq = 15").await;
+    tamper(&desk.store, "DELETE FROM audit WHERE pos IN (SELECT pos FROM audit ORDER BY pos LIMIT 15)").await;
+    let shipping = desk.store.shipping(HOME).await.unwrap();
+    assert_eq!(shipping.unshipped, 5);
+    assert!((clock::now_ms() - shipping.oldest_ms.unwrap()) < 60_000);
     assert_eq!(desk.ship(&[&a]).await, seqs(0, 16..=20));
     assert_eq!(desk.store.shipping(HOME).await.unwrap().unshipped, 0);
 }
 
-#[tokio::test]
-async fn the_rows_of_pushes_are_passed_and_not_pushed() {
-    let mut desk = Desk::open().await;
+async fn the_rows_of_pushes_are_passed_and_not_pushed(mut desk: Desk) {
     let mut a = Chain::new(HOME);
-    let pushed = |status: &str| Row::new(Event::Outbound).detail(format!("POST http://loki:3100/loki/api/v1/push {status}, 3 rows"));
+    let pushed = |status: &str| {
+        Row::new(Event::Outbound).detail(format!("POST http://loki:3100/loki/api/v1/push {status}, 3 rows"))
+    };
     let others = [
         Row::new(Event::Outbound).detail("POST http://ntfy/topic 200, 1 row"),
         Row { principal: Some(nexus_core::principal::PrincipalId::new("robot")), ..pushed("204") },
@@ -151,4 +148,19 @@ async fn the_rows_of_pushes_are_passed_and_not_pushed() {
     assert!(shipping.last_push.unwrap().told.contains("did not answer"));
     assert!(shipping.last_taken.unwrap().told.contains(" 204,"));
     assert_eq!((shipping.unshipped, shipping.oldest_ms, shipping.aside), (0, None, 0));
+}
+
+async fn what_is_set_aside_is_counted_and_named(desk: Desk) {
+    let mut a = Chain::new(HOME);
+    desk.write(&mut a, 3).await;
+    let lagging = desk.store.lagging(HOME).await.unwrap();
+    let batch = Walk::new(&lagging, &desk.course).next(&desk.store, SMALL).await.unwrap().unwrap();
+    let aside = |nth: usize| Aside { pos: batch.rows[nth].shipped.pos, reason: format!("reason {nth}") };
+    desk.store.shipped(&batch.upto(2), &[aside(0), aside(1)]).await.unwrap();
+    // Again, as after a crash; and a cursor does not go back.
+    desk.store.shipped(&batch.upto(1), &[aside(1)]).await.unwrap();
+    let shipping = desk.store.shipping(HOME).await.unwrap();
+    assert_eq!((shipping.unshipped, shipping.aside), (1, 2));
+    assert_eq!(shipping.last_reason.as_deref(), Some("reason 1"));
+    assert_eq!(desk.store.lagging(HOME).await.unwrap()[0].shipped_seq, 2);
 }
