@@ -21,17 +21,23 @@ CREATE TABLE chain (
     shipped_pos     BIGINT NOT NULL DEFAULT 0
 );
 
--- The record. `pos` is in the order of writing over all processes; `body` is the whole row as JSON, and the other
--- columns repeat from it what can be looked for. Two indexes answer every filter: see store/rows.rs.
+-- The record. `pos` is in the order of writing over all processes; `body` is the whole row as JSON.
 CREATE TABLE audit (
     pos     INTEGER PRIMARY KEY,
+    body    TEXT NOT NULL
+);
+
+-- Where rows are found: one entry for all rows of a batch that share session, tool and outcome. `places` are their
+-- positions, eight bytes each; `last` is the greatest. An index entry for each row would cost as much as the row itself.
+CREATE TABLE audit_place (
+    last    INTEGER PRIMARY KEY,
     session TEXT NOT NULL,
     tool    TEXT NOT NULL,
     outcome TEXT NOT NULL,
-    body    TEXT NOT NULL
+    places  BYTEA NOT NULL
 );
-CREATE INDEX audit_tool ON audit (tool, outcome, pos);
-CREATE INDEX audit_session ON audit (session, tool, outcome, pos);
+CREATE INDEX audit_place_tool ON audit_place (tool, outcome, last);
+CREATE INDEX audit_place_session ON audit_place (session, tool, outcome, last);
 
 -- Writes that have begun and not ended. What a dead process leaves here was abandoned.
 CREATE TABLE begun (

@@ -72,8 +72,14 @@ struct Queue {
 }
 
 impl Queue {
-    fn is_urgent(&self) -> bool {
-        self.awaited > 0 || !self.cuts.is_empty()
+    /// There is something to write, and the store would take it.
+    fn is_waiting(&self) -> bool {
+        !self.failing && !(self.rows.is_empty() && self.cuts.is_empty())
+    }
+
+    /// Waiting for more would gain nothing.
+    fn is_due(&self) -> bool {
+        self.awaited > 0 || self.rows.len() >= BATCH || !self.cuts.is_empty()
     }
 }
 
@@ -149,14 +155,19 @@ impl Journal {
                     false => std::future::pending().await,
                 }
             };
-            tokio::select! {
-                () = self.posted.notified() => {}
-                () = retry => {}
-                () = stop.cancelled() => {}
+            if !self.queue.lock().is_waiting() {
+                tokio::select! {
+                    () = self.posted.notified() => {}
+                    () = retry => {}
+                    () = stop.cancelled() => {}
+                }
             }
             self.gather(&stop).await;
             self.write_cuts(&mut pen).await;
-            while self.write_batch(&mut pen).await {}
+            // What comes while a batch is written is gathered anew, unless somebody waits or it is a batch already.
+            while self.write_batch(&mut pen).await && self.queue.lock().is_due() {
+                self.write_cuts(&mut pen).await;
+            }
         }
         while self.write_batch(&mut pen).await {}
         let (left, cuts) = {
@@ -185,7 +196,7 @@ impl Journal {
     /// Lets rows come together, unless somebody waits for one of them.
     async fn gather(&self, stop: &CancellationToken) {
         let hurry = async {
-            while !self.queue.lock().is_urgent() {
+            while !self.queue.lock().is_due() {
                 self.posted.notified().await;
             }
         };
@@ -320,7 +331,7 @@ impl Journal {
             queue.awaited += usize::from(hurry);
             queue.bytes += row.size();
             queue.rows.push(Queued { row, waiting });
-            hurry || queue.rows.len() == 1
+            hurry || queue.rows.len() == 1 || queue.rows.len() == BATCH
         };
         if wake {
             self.posted.notify_one();

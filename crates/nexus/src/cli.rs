@@ -152,7 +152,8 @@ fn log_filter(loaded: &Loaded) -> String {
                 LogLevel::Debug => "debug",
                 LogLevel::Trace => "trace",
             };
-            format!("warn,nexus={level},nexus_core={level},nexus_mcp={level},nexus_tools={level}")
+            // What takes long on purpose (proving a long record) is no news.
+            format!("warn,sqlx=error,nexus={level},nexus_core={level},nexus_mcp={level},nexus_tools={level}")
         }
     }
 }

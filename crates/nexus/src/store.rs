@@ -64,6 +64,8 @@ pub enum StoreError {
     ForeignChain { id: String },
     #[error("the key `{name}` in the store has a bad {what}")]
     BadKey { name: String, what: &'static str },
+    #[error("what follows {pos} in the store is not in order")]
+    Disorder { pos: i64 },
     #[error("the audit row at {pos} cannot be read")]
     BadRow { pos: i64, source: serde_json::Error },
 }
@@ -84,7 +86,7 @@ impl StoreError {
         match self {
             StoreError::Open { source, .. } | StoreError::Query(source) | StoreError::Commit(source) => damaged(source),
             StoreError::Migrate(Execute(source) | ExecuteMigration(source, _)) => damaged(source),
-            StoreError::BadRow { .. } | StoreError::BadKey { .. } => true,
+            StoreError::BadRow { .. } | StoreError::BadKey { .. } | StoreError::Disorder { .. } => true,
             StoreError::Migrate(_) | StoreError::Lock(_) | StoreError::ForeignChain { .. } => false,
         }
     }
@@ -128,10 +130,10 @@ impl Store {
             .synchronous(SqliteSynchronous::Full)
             // What retention frees goes back to the disk, bit by bit.
             .auto_vacuum(SqliteAutoVacuum::Incremental)
-            // Half of the work of adding rows is writing pages: larger ones, kept for longer, are written less often.
-            .page_size(8_192)
+            // Half of the work of adding rows is writing pages: large ones, kept for longer, are written less often.
+            .page_size(16_384)
             .pragma("cache_size", "-8000")
-            .pragma("wal_autocheckpoint", "2000")
+            .pragma("wal_autocheckpoint", "1000")
             .pragma("temp_store", "memory")
             .busy_timeout(BUSY)
             .statement_cache_capacity(64);
@@ -198,9 +200,21 @@ fn postgres_migrations() -> Migrator {
 }
 
 pub fn hex(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(2 * bytes.len());
+    push_hex(&mut text, bytes);
+    text
+}
+
+/// Adds the digits to a text. Every row has a hundred and twenty-eight of them.
+pub fn push_hex(text: &mut String, bytes: &[u8]) {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
-    digits.map(|digit| char::from(DIGITS[usize::from(digit)])).collect()
+    for some in bytes.chunks(32) {
+        let mut digits = [0; 64];
+        for (pair, byte) in digits.chunks_exact_mut(2).zip(some) {
+            pair.copy_from_slice(&[DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
+        }
+        text.push_str(std::str::from_utf8(&digits[..2 * some.len()]).unwrap_or_default());
+    }
 }
 
 /// Only what [`hex`] writes: another spelling of a hash is a change of it.
@@ -213,6 +227,11 @@ pub fn unhex(text: &str) -> Option<[u8; 32]> {
         *byte = u8::from_str_radix(&text[2 * i..2 * i + 2], 16).ok()?;
     }
     Some(bytes)
+}
+
+/// Where a page ends. In a damaged store it may end before it began: whoever goes on from there never comes to an end.
+fn onward(after: i64, last: i64) -> Result<i64, StoreError> {
+    if last > after { Ok(last) } else { Err(StoreError::Disorder { pos: after }) }
 }
 
 #[cfg(test)]

@@ -5,10 +5,11 @@ use std::fmt::Write;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
+use uuid::Uuid;
 
 use nexus_core::audit::Row;
 
-use super::{hex, unhex};
+use super::{push_hex, unhex};
 
 /// A link of the chain.
 pub type Hash = [u8; 32];
@@ -19,18 +20,24 @@ const HASH_LENGTH: usize = HASH_FIELD.len() + 64 + 2;
 
 /// The row as text, and its hash.
 pub fn write(row: &Row, chain: &str, seq: i64, pos: i64, previous: &Hash) -> (String, Hash) {
-    let mut out = Fields(String::with_capacity(640));
-    let _ = write!(out.0, r#"{{"id":"{}","chain":"{chain}","seq":{seq},"at":"{}""#, row.id.hyphenated(), row.at);
+    let mut out = Fields(String::with_capacity(1_024));
+    out.0.push_str(r#"{"id":""#);
+    out.id(row.id);
+    let _ = write!(out.0, r#"","chain":"{chain}","seq":{seq},"at":"{}""#, row.at);
     out.plain("event", row.event.as_str());
     if let Some(session) = row.session {
-        let _ = write!(out.0, r#","session":"{}""#, session.hyphenated());
+        out.0.push_str(r#","session":""#);
+        out.id(session);
+        out.0.push('"');
     }
     out.text("principal", row.principal.as_ref().map(|id| id.as_str()));
     out.text("transport", row.transport.map(|transport| transport.as_str()));
     out.text("era", row.era.map(|era| era.as_str()));
     out.text("client", row.client.as_deref());
     if let Some(call) = &row.call {
-        let _ = write!(out.0, r#","call":"{}""#, call.id.hyphenated());
+        out.0.push_str(r#","call":""#);
+        out.id(call.id);
+        out.0.push('"');
         out.text("tool", Some(&call.tool));
         if let Some(origin) = &call.origin {
             out.text("origin", Some(&origin.to_string()));
@@ -38,7 +45,11 @@ pub fn write(row: &Row, chain: &str, seq: i64, pos: i64, previous: &Hash) -> (St
         out.text("access", call.access.map(|access| access.as_str()));
         out.text("node", call.node.as_deref());
         out.text("summary", call.summary.as_deref());
-        let _ = write!(out.0, r#","arguments":{},"digest":"{}""#, call.arguments, hex(&call.digest));
+        out.0.push_str(r#","arguments":"#);
+        out.0.push_str(&call.arguments);
+        out.0.push_str(r#","digest":""#);
+        push_hex(&mut out.0, &call.digest);
+        out.0.push('"');
         out.text("decision", call.decision);
         out.text("how", call.how);
         out.text("outcome", call.outcome);
@@ -50,7 +61,7 @@ pub fn write(row: &Row, chain: &str, seq: i64, pos: i64, previous: &Hash) -> (St
     let mut body = out.0;
     let hash = link(previous, pos, &body);
     body.push_str(HASH_FIELD);
-    body.push_str(&hex(&hash));
+    push_hex(&mut body, &hash);
     body.push_str("\"}");
     (body, hash)
 }
@@ -76,12 +87,20 @@ struct Fields(String);
 impl Fields {
     /// A value of ours, which needs no escapes.
     fn plain(&mut self, name: &str, value: &str) {
-        let _ = write!(self.0, r#","{name}":"{value}""#);
+        for part in [",\"", name, "\":\"", value, "\""] {
+            self.0.push_str(part);
+        }
+    }
+
+    fn id(&mut self, id: Uuid) {
+        self.0.push_str(id.hyphenated().encode_lower(&mut Uuid::encode_buffer()));
     }
 
     fn text(&mut self, name: &str, value: Option<&str>) {
         let Some(value) = value else { return };
-        let _ = write!(self.0, r#","{name}":"#);
+        for part in [",\"", name, "\":"] {
+            self.0.push_str(part);
+        }
         if value.bytes().any(|byte| byte < 0x20 || byte == b'"' || byte == b'\\') {
             self.0.push_str(&serde_json::to_string(value).unwrap_or_default());
         } else {
@@ -145,17 +164,57 @@ impl Kept {
     }
 }
 
-/// What can be looked for: session, tool and outcome. Rows that are no calls have their event for an outcome.
-pub fn columns(row: &Row) -> (String, String, &'static str) {
-    let call = row.call.as_ref();
-    let session = row.session.map(|id| id.to_string()).unwrap_or_default();
-    let tool = call.map(|call| call.tool.to_string()).unwrap_or_default();
-    let outcome = call.and_then(|call| call.outcome).unwrap_or_else(|| row.event.as_str());
-    (session, tool, outcome)
+/// What a row can be looked for by. Rows that are no calls have their event for an outcome.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Found<'a> {
+    pub session: &'a str,
+    pub tool: &'a str,
+    pub outcome: &'a str,
+}
+
+/// The part of a body that says where it belongs. Borrowed: the common row has no escapes in these.
+#[derive(Deserialize)]
+pub struct Place<'a> {
+    pub chain: &'a str,
+    pub seq: i64,
+    pub event: &'a str,
+    pub session: Option<&'a str>,
+    pub tool: Option<&'a str>,
+    pub outcome: Option<&'a str>,
+}
+
+impl<'a> Place<'a> {
+    pub fn found(&self) -> Found<'a> {
+        let session = self.session.unwrap_or_default();
+        Found { session, tool: self.tool.unwrap_or_default(), outcome: self.outcome.unwrap_or(self.event) }
+    }
+
+    /// None: it is not a row.
+    pub fn read<T>(body: &str, with: impl FnOnce(&Place<'_>) -> T) -> Option<T> {
+        if let Ok(place) = serde_json::from_str::<Place<'_>>(body) {
+            return Some(with(&place));
+        }
+        let kept = Kept::parse(body).ok()?;
+        Some(with(&Place {
+            chain: &kept.chain,
+            seq: kept.seq,
+            event: &kept.event,
+            session: kept.session.as_deref(),
+            tool: kept.tool.as_deref(),
+            outcome: kept.outcome.as_deref(),
+        }))
+    }
+}
+
+impl Found<'_> {
+    pub fn read<T>(body: &str, with: impl FnOnce(Found<'_>) -> T) -> Option<T> {
+        Place::read(body, |place| with(place.found()))
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::hex;
     use super::*;
     use nexus_core::audit::Event;
     use proptest::prelude::*;

@@ -1,6 +1,7 @@
 //! The chain of one process: every row it writes holds a hash over the one before, and the store knows the last.
 
-use std::sync::LazyLock;
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock};
 
 use sha2::{Digest, Sha256};
 use sqlx::{AssertSqlSafe, Row as _};
@@ -11,6 +12,7 @@ use nexus_core::clock;
 use nexus_core::tool::Access;
 
 use super::body::{self, Hash};
+use super::rows::packed;
 use super::{Db, Store, StoreError, hex, unhex};
 
 /// Milliseconds from 1970 to 2026, where positions begin.
@@ -22,6 +24,9 @@ const COUNT_BITS: u32 = 12;
 pub fn position(at_ms: i64) -> i64 {
     at_ms.saturating_sub(BEGINNING_MS).clamp(0, i64::MAX >> (TAG_BITS + COUNT_BITS)) << (TAG_BITS + COUNT_BITS)
 }
+
+/// The positions of one batch lie within this: they are given at one moment, 4096 to a millisecond.
+pub const BATCH_SPAN: i64 = 1_000 << (TAG_BITS + COUNT_BITS);
 
 /// When it was written.
 pub fn written_ms(pos: i64) -> i64 {
@@ -132,8 +137,7 @@ impl Chain {
                 let pos = self.stamp.next(now);
                 let (body, next) = body::write(row, &self.id, seq, pos, &hash);
                 hash = next;
-                let (session, tool, outcome) = body::columns(row);
-                Prepared { pos, session, tool, outcome, body }
+                Prepared { pos, body }
             })
             .collect();
         (prepared, seq, hash)
@@ -142,30 +146,66 @@ impl Chain {
 
 struct Prepared {
     pos: i64,
-    session: String,
-    tool: String,
-    outcome: &'static str,
     body: String,
+}
+
+/// What the rows of one batch that share it are found by, and their positions in order.
+struct Sheaf {
+    session: Option<Uuid>,
+    tool: Option<Arc<str>>,
+    outcome: &'static str,
+    places: Vec<i64>,
+}
+
+fn sheaves(rows: &[Row], prepared: &[Prepared]) -> Vec<Sheaf> {
+    let mut known: HashMap<(Option<Uuid>, Option<&str>, &str), usize> = HashMap::new();
+    let mut sheaves: Vec<Sheaf> = Vec::new();
+    for (row, Prepared { pos, .. }) in rows.iter().zip(prepared) {
+        let call = row.call.as_ref();
+        let (session, tool) = (row.session, call.map(|call| &call.tool));
+        let outcome = call.and_then(|call| call.outcome).unwrap_or_else(|| row.event.as_str());
+        let nth = *known.entry((session, tool.map(|tool| &**tool), outcome)).or_insert_with(|| {
+            sheaves.push(Sheaf { session, tool: tool.cloned(), outcome, places: Vec::new() });
+            sheaves.len() - 1
+        });
+        sheaves[nth].places.push(*pos);
+    }
+    sheaves
 }
 
 /// The statements that add rows, and how many each adds: few lengths, so that they stay prepared. SQLite's places
 /// have no numbers because it looks a numbered one up by going through all of them.
-type Inserts = [(usize, String); 4];
-
-fn inserts(place: impl Fn(usize) -> String) -> Inserts {
-    const COLUMNS: usize = 5;
-    [64, 16, 4, 1].map(|rows| {
-        let row = |row: usize| {
-            let places: Vec<String> = (1..=COLUMNS).map(|column| place(row * COLUMNS + column)).collect();
-            format!("({})", places.join(","))
-        };
-        let values: Vec<String> = (0..rows).map(row).collect();
-        (rows, format!("INSERT INTO audit (pos, session, tool, outcome, body) VALUES {}", values.join(",")))
-    })
+struct Inserts {
+    rows: [(usize, String); 4],
+    sheaves: [(usize, String); 4],
 }
 
-static UNNUMBERED: LazyLock<Inserts> = LazyLock::new(|| inserts(|_| "?".to_owned()));
-static NUMBERED: LazyLock<Inserts> = LazyLock::new(|| inserts(|place| format!("${place}")));
+/// A failure undoes the whole transaction anyway: SQLite need not be ready to undo the one statement, for which it
+/// would copy every page before it changes it.
+static UNNUMBERED: LazyLock<Inserts> = LazyLock::new(|| inserts("INSERT OR ROLLBACK INTO", |_| "?".to_owned()));
+static NUMBERED: LazyLock<Inserts> = LazyLock::new(|| inserts("INSERT INTO", |place| format!("${place}")));
+
+fn inserts(insert: &str, place: impl Fn(usize) -> String) -> Inserts {
+    let texts = |table: &str, columns: usize| {
+        [128, 32, 8, 1].map(|rows| {
+            let row = |row: usize| {
+                let places: Vec<String> = (1..=columns).map(|column| place(row * columns + column)).collect();
+                format!("({})", places.join(","))
+            };
+            let values: Vec<String> = (0..rows).map(row).collect();
+            (rows, format!("{insert} {table} VALUES {}", values.join(",")))
+        })
+    };
+    Inserts {
+        rows: texts("audit (pos, body)", 2),
+        sheaves: texts("audit_place (last, session, tool, outcome, places)", 5),
+    }
+}
+
+/// The longest statement for as many as are left.
+fn longest(statements: &[(usize, String); 4], left: usize) -> &(usize, String) {
+    statements.iter().find(|(length, _)| *length <= left).unwrap_or(&statements[3])
+}
 
 const OPEN: &str = "INSERT INTO chain (id, home, started_ms, previous_id, previous_seq, previous_hash, head_seq, head_hash) \
      VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT DO NOTHING";
@@ -200,6 +240,7 @@ impl Store {
         }
         let first = chain.seq + 1;
         let (prepared, seq, hash) = chain.prepare(rows);
+        let sheaves = sheaves(rows, &prepared);
         // Also if nobody waits for the end of this: then the next batch finds out.
         chain.doubtful = Some((seq, hash));
         let written = on_db!(self, |db, inserts| {
@@ -240,11 +281,22 @@ impl Store {
                 }
                 let mut rest = prepared.into_iter();
                 while rest.len() > 0 {
-                    let fits = inserts.iter().find(|(length, _)| *length <= rest.len());
-                    let (length, insert) = fits.unwrap_or(&inserts[inserts.len() - 1]);
+                    let (length, insert) = longest(&inserts.rows, rest.len());
                     let mut query = sqlx::query(AssertSqlSafe(insert.as_str()));
                     for row in rest.by_ref().take(*length) {
-                        query = query.bind(row.pos).bind(row.session).bind(row.tool).bind(row.outcome).bind(row.body);
+                        query = query.bind(row.pos).bind(row.body);
+                    }
+                    query.execute(&mut *transaction).await?;
+                }
+                let mut rest = sheaves.into_iter();
+                while rest.len() > 0 {
+                    let (length, insert) = longest(&inserts.sheaves, rest.len());
+                    let mut query = sqlx::query(AssertSqlSafe(insert.as_str()));
+                    for sheaf in rest.by_ref().take(*length) {
+                        let session = sheaf.session.map(|id| id.to_string()).unwrap_or_default();
+                        let tool = sheaf.tool.map(|tool| tool.to_string()).unwrap_or_default();
+                        query = query.bind(sheaf.places.last().copied()).bind(session).bind(tool).bind(sheaf.outcome);
+                        query = query.bind(packed(&sheaf.places));
                     }
                     query.execute(&mut *transaction).await?;
                 }

@@ -24,8 +24,8 @@ pub struct Facts {
 const ENDS: &str = "SELECT (SELECT MIN(pos) FROM audit), (SELECT MAX(pos) FROM audit)";
 const CHAINS: &str = "SELECT COUNT(*), CAST(COUNT(*) - COUNT(closed_ms) AS BIGINT), \
      CAST(COALESCE(SUM(pruned_seq), 0) AS BIGINT) FROM chain";
-const SESSIONS: &str = "SELECT (SELECT MIN(session) FROM audit WHERE session >= $1 AND session <= $2), \
-     (SELECT MAX(session) FROM audit WHERE session >= $1 AND session <= $2)";
+const SESSIONS: &str = "SELECT (SELECT MIN(session) FROM audit_place WHERE session >= $1 AND session <= $2), \
+     (SELECT MAX(session) FROM audit_place WHERE session >= $1 AND session <= $2)";
 
 /// A session's name by how it begins.
 #[derive(Clone, Debug, PartialEq, Eq)]

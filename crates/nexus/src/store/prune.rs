@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::body::Kept;
 use super::chain::Mark;
-use super::{Db, Store, StoreError};
+use super::{Db, Store, StoreError, onward};
 
 const PAGE: i64 = 4_096;
 /// Rows deleted in one transaction: writers wait no longer than that takes.
@@ -36,7 +36,7 @@ impl Store {
             let page: Vec<(i64, String)> =
                 on_db!(self, |db| sqlx::query_as(OLD).bind(after).bind(before).bind(PAGE).fetch_all(db).await?);
             let Some((last, _)) = page.last() else { break };
-            after = *last;
+            after = onward(after, *last)?;
             for (pos, body) in &page {
                 let kept = Kept::parse(body).map_err(|source| StoreError::BadRow { pos: *pos, source })?;
                 let mark = marks.entry(kept.chain).or_default();
@@ -57,6 +57,8 @@ impl Store {
             on_db!(self, |db| sqlx::query(DELETE).bind(before).bind(AT_ONCE).execute(db).await?.rows_affected());
         if deleted == 0 {
             on_db!(self, |db| {
+                // An entry with a row that stays stays whole: what is gone is not found by it.
+                sqlx::query("DELETE FROM audit_place WHERE last < $1").bind(before).execute(db).await?;
                 sqlx::query("DELETE FROM aside WHERE pos < $1").bind(before).execute(db).await?;
             });
         }

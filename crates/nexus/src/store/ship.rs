@@ -9,7 +9,7 @@ use sqlx::FromRow;
 
 use super::body::Kept;
 use super::chain::{position, written_ms};
-use super::rows::Entry;
+use super::rows::{Entry, Filter};
 use super::{Store, StoreError};
 use nexus_core::clock;
 
@@ -17,8 +17,9 @@ use nexus_core::clock;
 pub const PUSH_PATH: &str = "/loki/api/v1/push";
 /// A row is committed within this of the time that its position tells, or its writer has failed: the store waits 5 s.
 pub const LATEST_COMMIT_MS: i64 = 60_000;
-/// Rows that are looked at for the last push, and for the oldest row that waits.
+/// Rows that are looked at for the oldest row that waits, and for the last push that was taken.
 const LOOKED_AT: u32 = 2_000;
+const PUSHES: u32 = 500;
 
 /// A chain with rows that Loki does not have.
 #[derive(Clone, Debug, FromRow)]
@@ -117,7 +118,6 @@ const SHIPPED: &str = "CASE WHEN shipped_seq > pruned_seq THEN shipped_seq ELSE 
 const UPTO: &str = "UPDATE chain SET shipped_seq = $1, shipped_pos = $2 WHERE id = $3 AND shipped_seq < $1";
 const SET_ASIDE: &str = "INSERT INTO aside (pos, at_ms, reason) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING";
 const PAGE: &str = "SELECT pos, body FROM audit WHERE pos > $1 ORDER BY pos LIMIT $2";
-const PUSHES: &str = "SELECT pos, body FROM audit WHERE tool = '' AND outcome = 'outbound' ORDER BY pos DESC LIMIT $1";
 
 impl Store {
     /// The chains of this data folder that Loki does not have all of.
@@ -170,8 +170,8 @@ impl Store {
     /// How shipping goes, from what is on disk: any process may ask.
     pub async fn shipping(&self, home: &str) -> Result<Shipping, StoreError> {
         let lagging = self.lagging(home).await?;
-        let pushes: Vec<Entry> =
-            on_db!(self, |db| sqlx::query_as(PUSHES).bind(i64::from(LOOKED_AT)).fetch_all(db).await?);
+        let outbound = Filter { outcome: Some("outbound".to_owned()), ..Filter::default() };
+        let pushes = self.newest(&outbound, None, PUSHES).await?;
         let mut pushes = pushes
             .iter()
             .filter_map(|entry| push_told(&entry.body).map(|told| Push { at_ms: written_ms(entry.pos), told }));

@@ -233,9 +233,15 @@ async fn whatever_is_changed_missing_or_moved_is_named(store: Store) {
     assert_eq!(found[1], format!("row 5 of chain {id} is missing"));
     restore(pos).await;
 
-    tamper(&store, &format!("UPDATE audit SET outcome = 'ok' WHERE pos = {pos}")).await;
-    assert_eq!(findings(&store).await, [format!("row 5 of chain {id} (at {pos}): the columns differ from the row")]);
-    tamper(&store, &format!("UPDATE audit SET outcome = 'hub_started' WHERE pos = {pos}")).await;
+    // Nothing of the rows themselves, but how they are found.
+    tamper(&store, "UPDATE audit_place SET outcome = 'ok'").await;
+    assert!(findings(&store).await[0].starts_with("rows like the one at"), "{:?}", findings(&store).await);
+    tamper(&store, "UPDATE audit_place SET outcome = 'hub_started'").await;
+    assert_eq!(findings(&store).await, [""; 0]);
+    let last = at(30);
+    tamper(&store, &format!("UPDATE audit_place SET last = last + 1 WHERE last = {last}")).await;
+    assert_eq!(findings(&store).await, [format!("the entry at {}, by which rows are found, was changed", last + 1)]);
+    tamper(&store, &format!("UPDATE audit_place SET last = {last}")).await;
 
     // Moved behind the next one, and back.
     let (free, next) = (i64::MAX, at(6));

@@ -1,17 +1,19 @@
 //! Proves the record: goes through every row and every chain, and names whatever does not fit.
 
 use std::collections::{BTreeMap, HashMap};
+use std::hash::{BuildHasher, RandomState};
 
 use futures_util::TryStreamExt;
-use serde::Deserialize;
+use nexus_core::Chain;
 use sqlx::{FromRow, Row as _};
 
-use super::body::{self, Hash, Kept};
+use super::body::{self, Found, Hash, Kept, Place};
 use super::chain::{Link, genesis};
-use super::{Db, Store, StoreError, hex, unhex};
+use super::rows::unpacked;
+use super::{Db, Store, StoreError, hex, onward, unhex};
 
 /// Rows read at once.
-const PAGE: i64 = 4_096;
+const PAGE: i64 = 1_000;
 /// Findings that are kept word by word; the others are counted.
 const MOST_FINDINGS: usize = 200;
 
@@ -66,29 +68,92 @@ struct Walk {
     wanted: BTreeMap<i64, Option<String>>,
 }
 
-/// The part of a body that says where it belongs. Borrowed: the common row has no escapes in these.
-#[derive(Deserialize)]
-struct Place<'a> {
-    chain: &'a str,
-    seq: i64,
-    event: &'a str,
-    session: Option<&'a str>,
-    tool: Option<&'a str>,
-    outcome: Option<&'a str>,
+#[derive(Clone, Copy)]
+struct Stored<'a> {
+    pos: i64,
+    body: &'a str,
 }
 
-#[derive(Debug, FromRow)]
-struct Stored {
-    pos: i64,
-    session: String,
-    tool: String,
-    outcome: String,
-    body: String,
+/// A page of rows in one text: how many, and each with its place. Handed over one by one by the database's thread, they
+/// would take longer to come than to be checked.
+///
+/// Between the two the greatest body: SQLite joins bytes that are not marked as text to the text all the same, but
+/// holds them for greater than any text.
+type Pack = (i64, Option<String>, Option<String>);
+
+/// What parts place and body, and row and row: no body has these, because JSON writes them in another way.
+const WITHIN: &str = "\u{1f}";
+const BETWEEN: &str = "\u{1e}";
+
+/// None: not all of its rows can be read, or not in their order.
+fn rows_behind(after: i64, (count, _, text): &Pack) -> Option<Vec<Stored<'_>>> {
+    let rows = text.as_deref().unwrap_or_default().split(BETWEEN).map(|row| {
+        let (pos, body) = row.split_once(WITHIN)?;
+        Some(Stored { pos: pos.parse().ok()?, body })
+    });
+    let rows = rows.collect::<Option<Vec<_>>>()?;
+    let in_order = rows.is_sorted_by(|a, b| a.pos < b.pos) && rows.first().is_some_and(|first| first.pos > after);
+    (usize::try_from(*count) == Ok(rows.len()) && in_order).then_some(rows)
+}
+
+/// The rows that share session, tool and outcome: how many, and the sum of their positions.
+#[derive(Default)]
+struct Tally {
+    count: i64,
+    sum: i64,
+    first: i64,
+}
+
+/// Whether every row can be found by what it says, and nothing else is.
+#[derive(Default)]
+struct Tallies {
+    keys: RandomState,
+    by_key: HashMap<u64, Tally>,
+    /// The oldest row that is not pruned.
+    oldest: Option<i64>,
+}
+
+impl Tallies {
+    fn row(&mut self, found: Found<'_>, pos: i64) {
+        let tally = self.by_key.entry(self.keys.hash_one(found)).or_default();
+        if tally.count == 0 {
+            tally.first = pos;
+        }
+        (tally.count, tally.sum) = (tally.count + 1, tally.sum.wrapping_add(pos));
+        self.oldest.get_or_insert(pos);
+    }
+
+    fn entry(&mut self, found: Found<'_>, last: i64, places: &[u8], verified: &mut Verified) {
+        let oldest = self.oldest.unwrap_or(i64::MAX);
+        let tally = self.by_key.entry(self.keys.hash_one(found)).or_default();
+        // Places of pruned rows stay in an entry as long as one of its rows does.
+        for place in unpacked(places).filter(|place| *place >= oldest) {
+            (tally.count, tally.sum) = (tally.count - 1, tally.sum.wrapping_sub(place));
+        }
+        if unpacked(places).last() != Some(last) || places.len() % 8 != 0 {
+            verified.find(format!("the entry at {last}, by which rows are found, was changed"));
+        }
+    }
+
+    fn end(&self, verified: &mut Verified) {
+        // Rows that are missing or changed are missed here too; they have been named.
+        for tally in self.by_key.values().filter(|_| verified.findings.is_empty()) {
+            if tally.count != 0 || tally.sum != 0 {
+                let first = tally.first;
+                let what = "are not found by their session, tool and outcome, or others are found with them";
+                return verified.find(format!("rows like the one at {first} {what}"));
+            }
+        }
+    }
 }
 
 const CHAINS: &str = "SELECT id, home, started_ms, previous_id, previous_seq, previous_hash, head_seq, head_hash, \
      pruned_seq, pruned_hash, pruned_by_chain, pruned_by_seq FROM chain";
-const ROWS: &str = "SELECT pos, session, tool, outcome, body FROM audit WHERE pos > $1 ORDER BY pos LIMIT $2";
+const ROWS: &str = "SELECT pos, body FROM audit WHERE pos > $1 ORDER BY pos LIMIT $2";
+const PACK: &str = "SELECT COUNT(*), MAX(body), string_agg(CAST(pos AS TEXT) || $3 || body, $4) \
+     FROM (SELECT pos, body FROM audit WHERE pos > $1 ORDER BY pos LIMIT $2) AS page";
+const ENTRIES: &str =
+    "SELECT last, session, tool, outcome, places FROM audit_place WHERE last > $1 ORDER BY last LIMIT $2";
 
 impl Store {
     /// Goes through everything as it is at one moment. `progress` is told how many rows are done.
@@ -102,35 +167,85 @@ impl Store {
             };
             let chains: Vec<ChainRow> = sqlx::query_as(CHAINS).fetch_all(&mut *moment).await?;
             let mut walks = begin(chains, &mut verified);
-            let mut after = None;
+            let mut tallies = Tallies::default();
+            let mut after = i64::MIN;
+            macro_rules! pack {
+                () => {
+                    sqlx::query_as::<_, Pack>(PACK).bind(after).bind(PAGE).bind(WITHIN).bind(BETWEEN)
+                };
+            }
+            let mut read = pack!().fetch_one(&mut *moment).await;
             loop {
-                let before = after;
-                let from = before.unwrap_or(i64::MIN);
-                let mut page = sqlx::query(ROWS).bind(from).bind(PAGE).fetch(&mut *moment);
-                loop {
-                    let row = match page.try_next().await.map_err(StoreError::from) {
-                        Ok(Some(row)) => row,
-                        Ok(None) => break,
-                        Err(error) if error.is_damage() => {
-                            verified.find(unreadable(after, &error));
-                            return Ok(verified);
-                        }
-                        Err(error) => return Err(error),
+                let pack = match read.map_err(StoreError::from) {
+                    Ok((0, ..)) => break,
+                    Ok(pack) => Some(pack),
+                    Err(error) if error.is_damage() => None,
+                    Err(error) => return Err(error),
+                };
+                if let Some(rows) = pack.as_ref().and_then(|pack| rows_behind(after, pack)) {
+                    after = rows.last().map_or(after, |last| last.pos);
+                    // The next page is read while this one is checked.
+                    let checking = async {
+                        rows.iter().for_each(|row| check_row(*row, &mut walks, &mut tallies, &mut verified));
                     };
-                    after = Some(row.try_get(0)?);
-                    match Stored::from_row(&row) {
-                        Ok(stored) => check_row(&stored, &mut walks, &mut verified),
-                        Err(error) => verified.find(unreadable(after, &error.into())),
+                    (read, ()) = tokio::join!(pack!().fetch_one(&mut *moment), checking);
+                } else {
+                    // One row after the other tells which it is.
+                    let before = after;
+                    let mut page = sqlx::query(ROWS).bind(after).bind(PAGE).fetch(&mut *moment);
+                    loop {
+                        let row = match page.try_next().await.map_err(StoreError::from) {
+                            Ok(Some(row)) => row,
+                            Ok(None) => break,
+                            Err(error) if error.is_damage() => {
+                                verified.find(unreadable(after, &error));
+                                return Ok(verified);
+                            }
+                            Err(error) => return Err(error),
+                        };
+                        after = row.try_get(0)?;
+                        match row.try_get(1) {
+                            Ok(body) => {
+                                check_row(Stored { pos: after, body }, &mut walks, &mut tallies, &mut verified);
+                            }
+                            Err(error) => verified.find(unreadable(after, &error.into())),
+                        }
                     }
-                }
-                drop(page);
-                if after == before {
-                    break;
+                    drop(page);
+                    if let Err(error) = onward(before, after) {
+                        verified.find(unreadable(before, &error));
+                        return Ok(verified);
+                    }
+                    read = pack!().fetch_one(&mut *moment).await;
                 }
                 progress(verified.rows);
             }
-            moment.rollback().await?;
             end(&walks, &mut verified);
+            let mut after = i64::MIN;
+            loop {
+                let entries = sqlx::query_as(ENTRIES).bind(after).bind(PAGE).fetch_all(&mut *moment).await;
+                let entries: Vec<(i64, String, String, String, Vec<u8>)> = match entries.map_err(StoreError::from) {
+                    Ok(entries) => entries,
+                    Err(error) if error.is_damage() => {
+                        verified.find(format!("the entries by which rows are found cannot be read: {}", Chain(&error)));
+                        break;
+                    }
+                    Err(error) => return Err(error),
+                };
+                let Some((last, ..)) = entries.last() else { break };
+                after = match onward(after, *last) {
+                    Ok(last) => last,
+                    Err(error) => {
+                        verified.find(format!("the entries by which rows are found cannot be read: {error}"));
+                        break;
+                    }
+                };
+                for (last, session, tool, outcome, places) in &entries {
+                    tallies.entry(Found { session, tool, outcome }, *last, places, &mut verified);
+                }
+            }
+            tallies.end(&mut verified);
+            moment.rollback().await?;
         });
         Ok(verified)
     }
@@ -143,9 +258,8 @@ impl Store {
     }
 }
 
-fn unreadable(at: Option<i64>, error: &StoreError) -> String {
-    let place = at.map_or_else(|| "the record's beginning".to_owned(), |pos| format!("the row at {pos}"));
-    format!("{place}, or what follows it, cannot be read: {}", nexus_core::Chain(error))
+fn unreadable(at: i64, error: &StoreError) -> String {
+    format!("the row at {at}, or what follows it, cannot be read: {}", Chain(error))
 }
 
 fn begin(chains: Vec<ChainRow>, verified: &mut Verified) -> HashMap<String, Walk> {
@@ -196,28 +310,21 @@ fn begin(chains: Vec<ChainRow>, verified: &mut Verified) -> HashMap<String, Walk
     walks
 }
 
-fn check_row(stored: &Stored, walks: &mut HashMap<String, Walk>, verified: &mut Verified) {
+fn check_row(stored: Stored<'_>, walks: &mut HashMap<String, Walk>, tallies: &mut Tallies, verified: &mut Verified) {
     verified.rows += 1;
-    let Stored { pos, body, .. } = stored;
-    let owned;
-    let place = match serde_json::from_str::<Place<'_>>(body) {
-        Ok(place) => place,
-        Err(_) => {
-            owned = match Kept::parse(body) {
-                Ok(kept) => kept,
-                Err(_) => return verified.find(format!("the row at {pos} is not a row any more: it was changed")),
-            };
-            Place {
-                chain: &owned.chain,
-                seq: owned.seq,
-                event: &owned.event,
-                session: owned.session.as_deref(),
-                tool: owned.tool.as_deref(),
-                outcome: owned.outcome.as_deref(),
-            }
-        }
-    };
-    let Place { chain, seq, event, session, tool, outcome } = place;
+    if Place::read(stored.body, |place| check_place(stored, place, walks, tallies, verified)).is_none() {
+        verified.find(format!("the row at {} is not a row any more: it was changed", stored.pos));
+    }
+}
+
+fn check_place(
+    Stored { pos, body }: Stored<'_>,
+    place: &Place<'_>,
+    walks: &mut HashMap<String, Walk>,
+    tallies: &mut Tallies,
+    verified: &mut Verified,
+) {
+    let Place { chain, seq, event, .. } = *place;
     let Some(walk) = walks.get_mut(chain) else {
         return verified.find(format!("the row at {pos} belongs to chain {chain}, which does not exist"));
     };
@@ -226,10 +333,7 @@ fn check_row(stored: &Stored, walks: &mut HashMap<String, Walk>, verified: &mut 
         verified.rows -= 1;
         return;
     }
-    let repeated = (session.unwrap_or_default(), tool.unwrap_or_default(), outcome.unwrap_or(event));
-    if repeated != (stored.session.as_str(), stored.tool.as_str(), stored.outcome.as_str()) {
-        verified.find(format!("row {seq} of chain {chain} (at {pos}): the columns differ from the row"));
-    }
+    tallies.row(place.found(), pos);
     if seq <= walk.seq {
         return verified
             .find(format!("row {seq} of chain {chain} (at {pos}) is out of order: it came after {}", walk.seq));
@@ -243,7 +347,7 @@ fn check_row(stored: &Stored, walks: &mut HashMap<String, Walk>, verified: &mut 
     }
     walk.seq = seq;
     let before = walk.hash.unwrap_or_default();
-    let Some((says, should)) = body::check(&before, *pos, body) else {
+    let Some((says, should)) = body::check(&before, pos, body) else {
         walk.hash = None;
         return verified.find(format!("row {seq} of chain {chain} (at {pos}) was changed: it has no hash"));
     };

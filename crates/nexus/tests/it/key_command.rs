@@ -73,7 +73,12 @@ async fn the_list_names_every_key_its_level_and_where_it_comes_from() {
           "*"
         ],
         "deny": [],
-        "expires": null
+        "approved": [],
+        "read_only": false,
+        "session": "auto",
+        "expires": null,
+        "raised": null,
+        "raised_until": null
       },
       {
         "name": "laptop",
@@ -85,7 +90,12 @@ async fn the_list_names_every_key_its_level_and_where_it_comes_from() {
         "deny": [
           "run_command"
         ],
-        "expires": "2090-01-01T00:00:00Z"
+        "approved": [],
+        "read_only": false,
+        "session": "auto",
+        "expires": "2090-01-01T00:00:00Z",
+        "raised": null,
+        "raised_until": null
       },
       {
         "name": "robot",
@@ -95,7 +105,12 @@ async fn the_list_names_every_key_its_level_and_where_it_comes_from() {
           "read_*"
         ],
         "deny": [],
-        "expires": null
+        "approved": [],
+        "read_only": false,
+        "session": "auto",
+        "expires": null,
+        "raised": null,
+        "raised_until": null
       }
     ]
     "#);

@@ -140,20 +140,29 @@ impl Following {
                     return Ok(is_read());
                 }
             };
-            let new: Vec<Entry> = page.iter().filter(|entry| !self.shown.contains(&entry.pos)).cloned().collect();
+            let next = page.last().filter(|_| page.len() >= PAGE as usize).map(|last| last.pos);
+            let new = self.unseen(page);
             if !self.show(&new)? {
                 return Ok(false);
             }
-            match page.last() {
-                Some(last) if page.len() >= PAGE as usize => after = last.pos,
-                _ => break,
+            match next {
+                Some(last) => after = last,
+                None => break,
             }
         }
         self.told = false;
-        // Only onward: a clock that is set back shows nothing twice.
-        self.from = self.from.max(position(began - LATEST_COMMIT_MS));
-        self.shown = self.shown.split_off(&self.from);
+        self.move_on(began);
         Ok(true)
+    }
+
+    fn unseen(&self, page: Vec<Entry>) -> Vec<Entry> {
+        page.into_iter().filter(|entry| !self.shown.contains(&entry.pos)).collect()
+    }
+
+    /// Only onward: a clock that is set back shows nothing twice.
+    fn move_on(&mut self, looked_ms: i64) {
+        self.from = self.from.max(position(looked_ms - LATEST_COMMIT_MS));
+        self.shown = self.shown.split_off(&self.from);
     }
 }
 
@@ -164,4 +173,32 @@ fn is_read() -> bool {
     let mut watched = [PollFd::new(&stdout, PollFlags::empty())];
     let polled = poll(&mut watched, Some(&Timespec::default()));
     polled.is_err() || !watched[0].revents().contains(PollFlags::ERR)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: i64) -> Entry {
+        Entry { pos: position(ms), body: "{}".to_owned() }
+    }
+
+    #[test]
+    fn a_row_that_is_committed_late_is_shown_and_none_is_shown_twice() {
+        let now = clock::now_ms();
+        let mut following = Following::new(Form::Json);
+        let early = following.unseen(vec![at(now), at(now + 20)]);
+        assert_eq!(early.len(), 2);
+        following.shown.extend(early.iter().map(|entry| entry.pos));
+        following.move_on(now + 500);
+        // The one in between came later.
+        let late = following.unseen(vec![at(now), at(now + 10), at(now + 20)]);
+        assert_eq!(late.iter().map(|entry| entry.pos).collect::<Vec<_>>(), [position(now + 10)]);
+
+        let from = following.from;
+        following.move_on(now - 3_600_000);
+        assert_eq!(following.from, from, "a clock that is set back");
+        following.move_on(now + 3_600_000);
+        assert!(following.from > from && following.shown.is_empty(), "what is long past is forgotten");
+    }
 }

@@ -97,11 +97,11 @@ nexus.yaml:11:39: the target `homelab` is reached in 2 ways; it must be exactly 
    |                                       ^
 hint: worker: {}, or telegram: { chat_id: … }
 
-nexus.yaml:12:8: cannot be used as the store: PostgreSQL arrives with a later release
+nexus.yaml:12:8: the URL of the store must not hold a password
    |
 12 | store: postgres://nexus:*******@db/nexus
    |        ^
-hint: leave it out: SQLite in the data folder
+hint: put the whole URL into NEXUS_STORE, or its path into NEXUS_STORE_FILE
 
 environment: LOKI_URL `loki:3100` is not a URL
 hint: http://loki:3100
@@ -271,10 +271,7 @@ fn each_variable_is_checked() {
     refuses(&[("MCP_HOST", "nexus")], "MCP_HOST `nexus` is not an IP address");
     refuses(&[("MCP_PORT", "")], "MCP_PORT is set but empty");
     refuses(&[("MCP_API_KEY", "0123456789abcdef 0123456789abcdef")], "MCP_API_KEY holds something else than visible");
-    refuses(
-        &[("NEXUS_STORE", "postgres://u:hunter2@db/x")],
-        "NEXUS_STORE cannot be used as the store: PostgreSQL arrives",
-    );
+    refuses(&[("NEXUS_STORE", "mysql://u:hunter2@db/x")], "NEXUS_STORE is not a `postgres://` URL");
     refuses(&[("NEXUS_LOG", "nexus=loud")], "NEXUS_LOG `nexus=loud` is not a log filter");
     refuses(&[("LOKI_URL", "http://u:hunter2@loki")], "LOKI_URL `http://u:*******@loki` holds credentials");
     refuses(&[("NEXUS_DATA", "")], "NEXUS_DATA is set but empty");
