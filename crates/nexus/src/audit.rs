@@ -74,7 +74,7 @@ struct Queue {
 impl Queue {
     /// There is something to write, and the store would take it.
     fn is_waiting(&self) -> bool {
-        !self.failing && !(self.rows.is_empty() && self.cuts.is_empty())
+        !(self.failing || self.rows.is_empty() && self.cuts.is_empty())
     }
 
     /// Waiting for more would gain nothing.

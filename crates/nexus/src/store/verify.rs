@@ -130,7 +130,7 @@ impl Tallies {
         for place in unpacked(places).filter(|place| *place >= oldest) {
             (tally.count, tally.sum) = (tally.count - 1, tally.sum.wrapping_sub(place));
         }
-        if unpacked(places).last() != Some(last) || places.len() % 8 != 0 {
+        if unpacked(places).last() != Some(last) || !places.len().is_multiple_of(8) {
             verified.find(format!("the entry at {last}, by which rows are found, was changed"));
         }
     }
