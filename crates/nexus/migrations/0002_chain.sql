@@ -2,7 +2,8 @@
 ALTER TABLE audit RENAME TO audit_unchained;
 
 -- One chain of rows per running process. `home` is the data folder it ran on; the previous chain is the one that
--- was newest when it began. What is pruned from its old end is vouched for by a row (`pruned_by_*`).
+-- was newest when it began. Up to `listed_*` its rows are in audit_place. What is pruned from its old end is vouched
+-- for by a row (`pruned_by_*`).
 CREATE TABLE chain (
     id              TEXT PRIMARY KEY,
     home            TEXT NOT NULL,
@@ -13,6 +14,8 @@ CREATE TABLE chain (
     head_seq        BIGINT NOT NULL,
     head_hash       TEXT NOT NULL,
     closed_ms       BIGINT,
+    listed_seq      BIGINT NOT NULL DEFAULT 0,
+    listed_pos      BIGINT NOT NULL DEFAULT 0,
     pruned_seq      BIGINT NOT NULL DEFAULT 0,
     pruned_hash     TEXT NOT NULL DEFAULT '',
     pruned_by_chain TEXT NOT NULL DEFAULT '',
@@ -27,8 +30,9 @@ CREATE TABLE audit (
     body    TEXT NOT NULL
 );
 
--- Where rows are found: one entry for all rows of a batch that share session, tool and outcome. `places` are their
--- positions, eight bytes each; `last` is the greatest. An index entry for each row would cost as much as the row itself.
+-- Where rows are found: one entry for rows written about the same time that share session, tool and outcome. `places`
+-- are their positions, eight bytes each; `last` is the greatest. An index entry for each row would cost as much as the
+-- row itself.
 CREATE TABLE audit_place (
     last    INTEGER PRIMARY KEY,
     session TEXT NOT NULL,

@@ -26,6 +26,7 @@ use nexus_core::audit::{NotRecorded, Row, Sink};
 use nexus_core::tasks::panic_text;
 
 use crate::store::chain::{Appended, Chain, Mark};
+use crate::store::sheaf::List;
 use crate::store::{Store, StoreError};
 
 /// Unwritten rows, and their bytes, at which callers are made to wait for the store.
@@ -37,6 +38,8 @@ const MOST_UNWRITTEN: usize = 32_768;
 const GATHER: Duration = Duration::from_millis(100);
 /// How long a commit is put off for those who came with the last one.
 const MUSTER: Duration = Duration::from_micros(300);
+/// Rows of writes are found by session, tool and outcome after this at the latest.
+const LIST_WITHIN: Duration = Duration::from_millis(250);
 /// Rows in one transaction.
 const BATCH: usize = 4_096;
 /// How often a store that refuses is tried again; a write tries it at once.
@@ -104,6 +107,19 @@ struct Pen<'a> {
     doubtful: HashSet<Uuid>,
     /// How many were waiting for the last commit.
     told: usize,
+    /// When rows were last made findable.
+    listed: Instant,
+}
+
+impl Pen<'_> {
+    /// Makes the rows of writes findable when no other rows come to do it with.
+    async fn list(&mut self) {
+        self.listed = Instant::now();
+        if let Err(error) = self.store.list(self.chain).await {
+            error!("written rows cannot be found by session, tool and outcome yet: {}", nexus_core::Chain(&error));
+            tokio::time::sleep(RETRY).await;
+        }
+    }
 }
 
 type Waiting = oneshot::Sender<Result<(), NotRecorded>>;
@@ -147,7 +163,8 @@ impl Journal {
 
     /// Writes until told to stop, then writes what is left and closes the chain.
     pub async fn write_to(self: Arc<Self>, store: Store, mut chain: Chain, stop: CancellationToken) {
-        let mut pen = Pen { store: &store, chain: &mut chain, doubtful: HashSet::new(), told: 0 };
+        let mut pen =
+            Pen { store: &store, chain: &mut chain, doubtful: HashSet::new(), told: 0, listed: Instant::now() };
         while !stop.is_cancelled() {
             let retry = async {
                 match self.is_failing() {
@@ -156,9 +173,19 @@ impl Journal {
                 }
             };
             if !self.queue.lock().is_waiting() {
+                let quiet = async {
+                    match pen.chain.has_unlisted() {
+                        true => tokio::time::sleep(GATHER).await,
+                        false => std::future::pending().await,
+                    }
+                };
                 tokio::select! {
                     () = self.posted.notified() => {}
                     () = retry => {}
+                    () = quiet => {
+                        pen.list().await;
+                        continue;
+                    }
                     () = stop.cancelled() => {}
                 }
             }
@@ -170,6 +197,7 @@ impl Journal {
             }
         }
         while self.write_batch(&mut pen).await {}
+        pen.list().await;
         let (left, cuts) = {
             let mut queue = self.queue.lock();
             queue.closed = true;
@@ -215,12 +243,17 @@ impl Journal {
         if rows.is_empty() {
             return false;
         }
-        let appended = appended(pen.store.append(pen.chain, &rows)).await;
+        // Those who wait do not wait for the entries too, as long as these come soon.
+        let list = if pen.told > 0 && pen.listed.elapsed() < LIST_WITHIN { List::Later } else { List::Now };
+        let appended = appended(pen.store.append(pen.chain, &rows, list)).await;
         let written = appended.is_ok();
         match appended {
             Ok(Appended::Written) => {
                 self.rows.fetch_add(rows.len() as u64, Ordering::Relaxed);
                 pen.doubtful.clear();
+                if list == List::Now {
+                    pen.listed = Instant::now();
+                }
                 let mut queue = self.queue.lock();
                 (queue.failing, queue.in_hand) = (false, 0);
                 drop(queue);
@@ -246,7 +279,7 @@ impl Journal {
     async fn write_cuts(&self, pen: &mut Pen<'_>) {
         let cuts = std::mem::take(&mut self.queue.lock().cuts);
         for Vouched { rows, marks, waiting } in cuts {
-            let said = match appended(pen.store.append_marked(pen.chain, &rows, &marks)).await {
+            let said = match appended(pen.store.append_marked(pen.chain, &rows, &marks, List::Now)).await {
                 Ok(Appended::Written) => {
                     self.rows.fetch_add(rows.len() as u64, Ordering::Relaxed);
                     Ok(())

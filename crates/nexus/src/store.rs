@@ -43,6 +43,7 @@ pub mod facts;
 mod keys;
 pub mod prune;
 pub mod rows;
+pub mod sheaf;
 pub mod ship;
 pub mod verify;
 

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use tokio::task::spawn_blocking;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -84,6 +85,8 @@ pub struct Shipper {
     standing: Arc<Standing>,
     /// Cancelled when somebody else becomes the holder.
     given_way: CancellationToken,
+    /// How far it came, for the last try.
+    came: Mutex<Course>,
 }
 
 /// Why shipping cannot go on now.
@@ -129,7 +132,7 @@ impl Shipper {
         standing: Arc<Standing>,
         given_way: CancellationToken,
     ) -> Self {
-        Self { store, home, loki, journal, standing, given_way }
+        Self { store, home, loki, journal, standing, given_way, came: Mutex::default() }
     }
 
     /// Runs until told to stop, or until somebody else is the holder.
@@ -156,12 +159,14 @@ impl Shipper {
             () = stop.cancelled() => {}
             () = self.given_way.cancelled() => {}
         }
+        *self.came.lock() = memory.course;
     }
 
     /// One try at the end, for the rows that the ending itself made.
     pub async fn last(&self) {
         if !self.given_way.is_cancelled() {
-            let _ = timeout(LAST_TRY, self.catch_up(&mut Memory::default())).await;
+            let course = std::mem::take(&mut *self.came.lock());
+            let _ = timeout(LAST_TRY, self.catch_up(&mut Memory { course, ..Memory::default() })).await;
         }
     }
 
@@ -227,7 +232,7 @@ impl Shipper {
         let aside: Vec<Aside> =
             aside.iter().map(|(row, why)| Aside { pos: lines[*row].pos, reason: reason(why) }).collect();
         self.store.shipped(&batch.upto(passed), &aside).await?;
-        self.standing.unshipped.fetch_sub(i64::try_from(passed).unwrap_or_default(), Ordering::Relaxed);
+        self.count(&self.store.lagging(&self.home).await?);
         self.standing.aside.fetch_add(i64::try_from(aside.len()).unwrap_or_default(), Ordering::Relaxed);
         memory.set_aside(&aside);
 

@@ -86,6 +86,7 @@ impl Upkeep {
                     None => warn!("a write that was left by a dead process cannot be named: {body}"),
                 }
             }
+            self.store.relist(&chain).await?;
             self.store.close_chain(&chain).await?;
             alive::forget(&self.data, &chain);
         }

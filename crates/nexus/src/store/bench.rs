@@ -13,6 +13,7 @@ use uuid::Uuid;
 use super::Store;
 use super::chain::Chain;
 use super::rows::Filter;
+use super::sheaf::List;
 use crate::audit::Journal;
 
 /// On the disk that the build lies on: a folder in memory would make every fsync free.
@@ -127,7 +128,7 @@ async fn a_million_rows() {
     let (started, cpu) = (Instant::now(), cpu_seconds());
     for batch in 0..ROWS.div_ceil(2_000) {
         let rows: Vec<Row> = (batch * 2_000..(batch + 1) * 2_000).map(|n| call(n, sessions[n / 977 % 40])).collect();
-        store.append(&mut chain, &rows).await.unwrap();
+        store.append(&mut chain, &rows, List::Now).await.unwrap();
     }
     let (took, cpu) = (started.elapsed().as_secs_f64(), cpu_seconds() - cpu);
     let size = store.size().await.unwrap() / 1_000_000;

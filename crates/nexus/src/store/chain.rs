@@ -1,7 +1,6 @@
 //! The chain of one process: every row it writes holds a hash over the one before, and the store knows the last.
 
-use std::collections::HashMap;
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 
 use sha2::{Digest, Sha256};
 use sqlx::{AssertSqlSafe, Row as _};
@@ -12,7 +11,7 @@ use nexus_core::clock;
 use nexus_core::tool::Access;
 
 use super::body::{self, Hash};
-use super::rows::packed;
+use super::sheaf::{LISTED, List, Unlisted, insert_sheaves, sheaves};
 use super::{Db, Store, StoreError, hex, unhex};
 
 /// Milliseconds from 1970 to 2026, where positions begin.
@@ -25,8 +24,9 @@ pub fn position(at_ms: i64) -> i64 {
     at_ms.saturating_sub(BEGINNING_MS).clamp(0, i64::MAX >> (TAG_BITS + COUNT_BITS)) << (TAG_BITS + COUNT_BITS)
 }
 
-/// The positions of one batch lie within this: they are given at one moment, 4096 to a millisecond.
-pub const BATCH_SPAN: i64 = 1_000 << (TAG_BITS + COUNT_BITS);
+/// The positions in one entry of `audit_place` lie within this: rows are listed a second after they are written, or at
+/// the latest when the store takes them again.
+pub const BATCH_SPAN: i64 = 120_000 << (TAG_BITS + COUNT_BITS);
 
 /// When it was written.
 pub fn written_ms(pos: i64) -> i64 {
@@ -94,6 +94,8 @@ pub struct Chain {
     seq: i64,
     hash: Hash,
     stamp: Stamp,
+    /// Written rows that cannot be found by session, tool and outcome yet.
+    unlisted: Vec<Unlisted>,
     /// Where the chain would end if the last batch, whose fate is unknown, was written after all.
     doubtful: Option<(i64, Hash)>,
 }
@@ -122,8 +124,14 @@ impl Chain {
             seq: 0,
             hash: Hash::default(),
             stamp: Stamp::new(),
+            unlisted: Vec::new(),
             doubtful: None,
         }
+    }
+
+    /// Whether something is left for [`Store::list`].
+    pub fn has_unlisted(&self) -> bool {
+        !self.unlisted.is_empty()
     }
 
     /// The rows as they will be kept, and where the chain ends with them.
@@ -149,41 +157,19 @@ struct Prepared {
     body: String,
 }
 
-/// What the rows of one batch that share it are found by, and their positions in order.
-struct Sheaf {
-    session: Option<Uuid>,
-    tool: Option<Arc<str>>,
-    outcome: &'static str,
-    places: Vec<i64>,
-}
-
-fn sheaves(rows: &[Row], prepared: &[Prepared]) -> Vec<Sheaf> {
-    let mut known: HashMap<(Option<Uuid>, Option<&str>, &str), usize> = HashMap::new();
-    let mut sheaves: Vec<Sheaf> = Vec::new();
-    for (row, Prepared { pos, .. }) in rows.iter().zip(prepared) {
-        let call = row.call.as_ref();
-        let (session, tool) = (row.session, call.map(|call| &call.tool));
-        let outcome = call.and_then(|call| call.outcome).unwrap_or_else(|| row.event.as_str());
-        let nth = *known.entry((session, tool.map(|tool| &**tool), outcome)).or_insert_with(|| {
-            sheaves.push(Sheaf { session, tool: tool.cloned(), outcome, places: Vec::new() });
-            sheaves.len() - 1
-        });
-        sheaves[nth].places.push(*pos);
-    }
-    sheaves
-}
-
 /// The statements that add rows, and how many each adds: few lengths, so that they stay prepared. SQLite's places
 /// have no numbers because it looks a numbered one up by going through all of them.
-struct Inserts {
-    rows: [(usize, String); 4],
-    sheaves: [(usize, String); 4],
+pub(super) struct Inserts {
+    pub(super) rows: [(usize, String); 4],
+    pub(super) sheaves: [(usize, String); 4],
+    begun: [(usize, String); 4],
 }
 
 /// A failure undoes the whole transaction anyway: SQLite need not be ready to undo the one statement, for which it
 /// would copy every page before it changes it.
-static UNNUMBERED: LazyLock<Inserts> = LazyLock::new(|| inserts("INSERT OR ROLLBACK INTO", |_| "?".to_owned()));
-static NUMBERED: LazyLock<Inserts> = LazyLock::new(|| inserts("INSERT INTO", |place| format!("${place}")));
+pub(super) static UNNUMBERED: LazyLock<Inserts> =
+    LazyLock::new(|| inserts("INSERT OR ROLLBACK INTO", |_| "?".to_owned()));
+pub(super) static NUMBERED: LazyLock<Inserts> = LazyLock::new(|| inserts("INSERT INTO", |place| format!("${place}")));
 
 fn inserts(insert: &str, place: impl Fn(usize) -> String) -> Inserts {
     let texts = |table: &str, columns: usize| {
@@ -199,31 +185,44 @@ fn inserts(insert: &str, place: impl Fn(usize) -> String) -> Inserts {
     Inserts {
         rows: texts("audit (pos, body)", 2),
         sheaves: texts("audit_place (last, session, tool, outcome, places)", 5),
+        begun: texts("begun (call_id, chain, pos)", 3),
     }
 }
 
 /// The longest statement for as many as are left.
-fn longest(statements: &[(usize, String); 4], left: usize) -> &(usize, String) {
+pub(super) fn longest(statements: &[(usize, String); 4], left: usize) -> &(usize, String) {
     statements.iter().find(|(length, _)| *length <= left).unwrap_or(&statements[3])
 }
 
 const OPEN: &str = "INSERT INTO chain (id, home, started_ms, previous_id, previous_seq, previous_hash, head_seq, head_hash) \
      VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT DO NOTHING";
 const ADVANCE: &str = "UPDATE chain SET head_seq = $1, head_hash = $2 WHERE id = $3 AND head_seq = $4";
-const BEGIN: &str = "INSERT INTO begun (call_id, chain, pos) VALUES ($1, $2, $3)";
-const END: &str = "DELETE FROM begun WHERE call_id = $1";
+const END: &str = "DELETE FROM begun WHERE call_id IN ($1, $2, $3, $4, $5, $6, $7, $8)";
+const ENDED_AT_ONCE: usize = 8;
 const MARK: &str = "UPDATE chain SET pruned_seq = $1, pruned_hash = $2, pruned_by_chain = $3, pruned_by_seq = $4 \
      WHERE id = $5 AND pruned_seq < $1";
 const NEWEST: &str = "SELECT id, head_seq, head_hash FROM chain ORDER BY started_ms DESC, id DESC LIMIT 1";
 
+/// The write that has ended with this row.
+fn ended_write(row: &Row) -> Option<Uuid> {
+    let call = row.call.as_ref().filter(|_| row.event == Event::Call)?;
+    (call.access == Some(Access::Write) && call.decision == Some("allowed")).then_some(call.id)
+}
+
 impl Store {
     /// Adds rows to the record, all or none. They are safe when it comes back.
-    pub async fn append(&self, chain: &mut Chain, rows: &[Row]) -> Result<Appended, StoreError> {
-        self.append_marked(chain, rows, &[]).await
+    pub async fn append(&self, chain: &mut Chain, rows: &[Row], list: List) -> Result<Appended, StoreError> {
+        self.append_marked(chain, rows, &[], list).await
     }
 
     /// The same for rows that vouch for pruned parts: the marks are set with them.
-    pub async fn append_marked(&self, chain: &mut Chain, rows: &[Row], marks: &[Mark]) -> Result<Appended, StoreError> {
+    pub async fn append_marked(
+        &self,
+        chain: &mut Chain,
+        rows: &[Row],
+        marks: &[Mark],
+        list: List,
+    ) -> Result<Appended, StoreError> {
         if rows.is_empty() {
             return Ok(Appended::Written);
         }
@@ -236,11 +235,18 @@ impl Store {
             && self.head(&chain.id).await? == Some((seq, hash))
         {
             (chain.seq, chain.hash) = (seq, hash);
+            self.relist(&chain.id).await?;
+            chain.unlisted.clear();
             return Ok(Appended::Earlier);
         }
         let first = chain.seq + 1;
         let (prepared, seq, hash) = chain.prepare(rows);
-        let sheaves = sheaves(rows, &prepared);
+        let fresh = rows.iter().zip(&prepared).map(|(row, prepared)| Unlisted::of(row, prepared.pos));
+        let unlisted: Vec<Unlisted> = match list {
+            List::Now => std::mem::take(&mut chain.unlisted).into_iter().chain(fresh).collect(),
+            List::Later => fresh.collect(),
+        };
+        let written_up_to = prepared.last().map_or(0, |row| row.pos);
         // Also if nobody waits for the end of this: then the next batch finds out.
         chain.doubtful = Some((seq, hash));
         let written = on_db!(self, |db, inserts| {
@@ -259,25 +265,27 @@ impl Store {
                 if moved.rows_affected() != 1 {
                     return Err(StoreError::ForeignChain { id: chain.id.clone() });
                 }
-                for ((row, prepared), nth) in rows.iter().zip(&prepared).zip(0..) {
-                    let Some(call) = &row.call else {
-                        if let Some(mark) = marks.get(nth) {
-                            let vouching = first + i64::try_from(nth).unwrap_or_default();
-                            let set = sqlx::query(MARK).bind(mark.seq).bind(&mark.hash).bind(&chain.id);
-                            set.bind(vouching).bind(&mark.chain).execute(&mut *transaction).await?;
-                        }
-                        continue;
-                    };
-                    match row.event {
-                        Event::Begun => {
-                            let begin = sqlx::query(BEGIN).bind(call.id.to_string()).bind(&chain.id);
-                            begin.bind(prepared.pos).execute(&mut *transaction).await?;
-                        }
-                        _ if call.access == Some(Access::Write) && call.decision == Some("allowed") => {
-                            sqlx::query(END).bind(call.id.to_string()).execute(&mut *transaction).await?;
-                        }
-                        _ => {}
+                for (mark, nth) in marks.iter().zip(first..) {
+                    let set = sqlx::query(MARK).bind(mark.seq).bind(&mark.hash).bind(&chain.id);
+                    set.bind(nth).bind(&mark.chain).execute(&mut *transaction).await?;
+                }
+                let begun = rows.iter().zip(&prepared).filter(|(row, _)| row.event == Event::Begun);
+                let begun: Vec<(String, i64)> = begun
+                    .filter_map(|(row, prepared)| Some((row.call.as_ref()?.id.to_string(), prepared.pos)))
+                    .collect();
+                let mut rest = begun.into_iter();
+                while rest.len() > 0 {
+                    let (length, insert) = longest(&inserts.begun, rest.len());
+                    let mut query = sqlx::query(AssertSqlSafe(insert.as_str()));
+                    for (call, pos) in rest.by_ref().take(*length) {
+                        query = query.bind(call).bind(&chain.id).bind(pos);
                     }
+                    query.execute(&mut *transaction).await?;
+                }
+                let ended: Vec<String> = rows.iter().filter_map(ended_write).map(|call| call.to_string()).collect();
+                for some in ended.chunks(ENDED_AT_ONCE) {
+                    let ids = (0..ENDED_AT_ONCE).map(|nth| some.get(nth).or(some.last()));
+                    ids.fold(sqlx::query(END), |query, id| query.bind(id)).execute(&mut *transaction).await?;
                 }
                 let mut rest = prepared.into_iter();
                 while rest.len() > 0 {
@@ -288,17 +296,10 @@ impl Store {
                     }
                     query.execute(&mut *transaction).await?;
                 }
-                let mut rest = sheaves.into_iter();
-                while rest.len() > 0 {
-                    let (length, insert) = longest(&inserts.sheaves, rest.len());
-                    let mut query = sqlx::query(AssertSqlSafe(insert.as_str()));
-                    for sheaf in rest.by_ref().take(*length) {
-                        let session = sheaf.session.map(|id| id.to_string()).unwrap_or_default();
-                        let tool = sheaf.tool.map(|tool| tool.to_string()).unwrap_or_default();
-                        query = query.bind(sheaf.places.last().copied()).bind(session).bind(tool).bind(sheaf.outcome);
-                        query = query.bind(packed(&sheaf.places));
-                    }
-                    query.execute(&mut *transaction).await?;
+                if list == List::Now {
+                    insert_sheaves!(transaction, inserts, sheaves(&unlisted));
+                    let listed = sqlx::query(LISTED).bind(seq).bind(written_up_to).bind(&chain.id);
+                    listed.execute(&mut *transaction).await?;
                 }
                 // From here on an error may mean either: that it was written, and that it was not.
                 transaction.commit().await.map_err(StoreError::Commit)
@@ -308,16 +309,37 @@ impl Store {
         match written {
             Ok(()) => {
                 (chain.seq, chain.hash, chain.doubtful) = (seq, hash, None);
+                if list == List::Later {
+                    chain.unlisted.extend(unlisted);
+                }
                 Ok(Appended::Written)
             }
             Err(error) => {
                 chain.stamp.choose_tag();
+                if list == List::Now {
+                    // The new ones come again with the next try.
+                    chain.unlisted = unlisted;
+                    chain.unlisted.truncate(chain.unlisted.len() - rows.len());
+                }
                 if !matches!(error, StoreError::Commit(_)) {
                     chain.doubtful = None;
                 }
                 Err(error)
             }
         }
+    }
+
+    /// Makes the rows that were appended with [`List::Later`] found by session, tool and outcome.
+    pub async fn list(&self, chain: &mut Chain) -> Result<(), StoreError> {
+        let Some(last) = chain.unlisted.last().map(|row| row.pos) else { return Ok(()) };
+        on_db!(self, |db, inserts| {
+            let mut transaction = db.begin().await?;
+            sqlx::query(LISTED).bind(chain.seq).bind(last).bind(&chain.id).execute(&mut *transaction).await?;
+            insert_sheaves!(transaction, inserts, sheaves(&chain.unlisted));
+            transaction.commit().await?;
+        });
+        chain.unlisted.clear();
+        Ok(())
     }
 
     async fn newest_chain(&self) -> Result<Link, StoreError> {
@@ -370,7 +392,8 @@ impl Chain {
     pub fn clone_for_tests(&self) -> Self {
         let stamp = Stamp { tag: self.stamp.tag, ms: self.stamp.ms, count: self.stamp.count };
         let (id, home, previous) = (self.id.clone(), self.home.clone(), self.previous.clone());
-        Self { id, home, previous, stamp, started_ms: self.started_ms, seq: self.seq, hash: self.hash, doubtful: None }
+        let (started_ms, seq, hash) = (self.started_ms, self.seq, self.hash);
+        Self { id, home, previous, stamp, started_ms, seq, hash, unlisted: Vec::new(), doubtful: None }
     }
 
     /// This chain, if nobody had told how the batch ended with which it became `later`.

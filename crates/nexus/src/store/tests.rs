@@ -13,6 +13,7 @@ use uuid::Uuid;
 use super::body::Kept;
 use super::chain::{Appended, Chain};
 use super::rows::Filter;
+use super::sheaf::List;
 use super::*;
 
 /// Runs a case on SQLite and on a database of its own in the PostgreSQL that `./test` has started.
@@ -44,6 +45,7 @@ on_both! {
     whatever_is_changed_missing_or_moved_is_named
     what_is_pruned_is_vouched_for
     a_begun_write_is_known_until_it_ends
+    rows_may_be_listed_later_and_by_the_next_process
     a_batch_whose_fate_was_unknown_is_not_written_twice
     a_position_that_is_taken_fails_once_and_not_again
 }
@@ -91,7 +93,7 @@ async fn findings(store: &Store) -> Vec<String> {
 async fn filled(store: &Store, rows: usize) -> Chain {
     let mut chain = Chain::new("home");
     let rows: Vec<Row> = (0..rows).map(|n| Row::new(Event::HubStarted).detail(n)).collect();
-    store.append(&mut chain, &rows).await.unwrap();
+    store.append(&mut chain, &rows, List::Now).await.unwrap();
     chain
 }
 
@@ -135,8 +137,8 @@ async fn a_raised_level_is_kept_until_it_is_lowered(store: Store) {
 
 async fn rows_of_any_number_are_all_kept_and_verify(store: Store) {
     let mut chain = filled(&store, 147).await;
-    store.append(&mut chain, &[]).await.unwrap();
-    store.append(&mut chain, &[Row::new(Event::HubStopped)]).await.unwrap();
+    store.append(&mut chain, &[], List::Now).await.unwrap();
+    store.append(&mut chain, &[Row::new(Event::HubStopped)], List::Now).await.unwrap();
     assert_eq!(store.audit_rows().await.unwrap(), 148);
     let verified = store.verify(|_| {}).await.unwrap();
     assert_eq!((verified.rows, verified.chains, verified.findings), (148, 1, Vec::new()));
@@ -154,7 +156,7 @@ async fn every_filter_finds_what_going_through_all_rows_finds(store: Store) {
         let outcome = ["ok", "ok", "ok", "refused", "failed"][n % 5];
         rows.push(if n % 7 == 0 { Row::new(Event::KeyRefused) } else { call(tool, outcome, sessions[n % 11 % 3]) });
     }
-    store.append(&mut Chain::new("home"), &rows).await.unwrap();
+    store.append(&mut Chain::new("home"), &rows, List::Now).await.unwrap();
     let all = store.newest(&Filter::default(), None, 1_000).await.unwrap();
     assert_eq!(all.len(), 400);
     let kept: Vec<(i64, Kept)> = all.iter().map(|entry| (entry.pos, Kept::parse(&entry.body).unwrap())).collect();
@@ -198,8 +200,8 @@ async fn the_chains_of_several_processes_verify_together(store: Store) {
     let mut one = filled(&store, 3).await;
     let mut two = Chain::new("other home");
     for n in 0..20 {
-        store.append(&mut two, &[Row::new(Event::HubStarted).detail(n)]).await.unwrap();
-        store.append(&mut one, &[Row::new(Event::HubStarted).detail(n)]).await.unwrap();
+        store.append(&mut two, &[Row::new(Event::HubStarted).detail(n)], List::Now).await.unwrap();
+        store.append(&mut one, &[Row::new(Event::HubStarted).detail(n)], List::Now).await.unwrap();
     }
     let verified = store.verify(|_| {}).await.unwrap();
     assert_eq!((verified.rows, verified.chains, verified.findings), (43, 2, Vec::new()));
@@ -276,7 +278,7 @@ async fn what_is_pruned_is_vouched_for(store: Store) {
     let cut = store.cut(all[520].pos).await.unwrap();
     assert_eq!((cut.rows, cut.marks.len(), cut.marks[0].seq), (520, 1, 520));
     let row = Row::new(Event::Pruned).detail(cut.marks[0].vouched());
-    store.append_marked(&mut chain, &[row], &cut.marks).await.unwrap();
+    store.append_marked(&mut chain, &[row], &cut.marks, List::Now).await.unwrap();
     // Marked and not yet deleted is as good as deleted.
     assert_eq!(findings(&store).await, [""; 0]);
     assert_eq!(store.audit_rows().await.unwrap(), 81);
@@ -306,23 +308,55 @@ async fn a_begun_write_is_known_until_it_ends(store: Store) {
     };
     let (session, id) = (clock::new_id(), clock::new_id());
     let begun = write(call("run_command", "ok", session), Event::Begun, id);
-    store.append(&mut chain, &[begun]).await.unwrap();
+    store.append(&mut chain, &[begun], List::Now).await.unwrap();
     let unended = store.unended(&chain.id).await.unwrap();
     assert_eq!(unended.len(), 1);
     assert_eq!(Kept::parse(&unended[0]).unwrap().call, Some(id.to_string()));
     let ended = write(call("run_command", "ok", session), Event::Call, id);
-    store.append(&mut chain, &[ended]).await.unwrap();
+    store.append(&mut chain, &[ended], List::Now).await.unwrap();
     assert!(store.unended(&chain.id).await.unwrap().is_empty());
+}
+
+async fn rows_may_be_listed_later_and_by_the_next_process(store: Store) {
+    let session = clock::new_id();
+    let by_tool = async |tool: &str| {
+        let filter = Filter { tool: Some(tool.to_owned()), ..Filter::default() };
+        store.newest(&filter, None, 100).await.unwrap().len()
+    };
+    let mut chain = Chain::new("home");
+    store.append(&mut chain, &[call("a", "ok", session)], List::Later).await.unwrap();
+    store.append(&mut chain, &[call("a", "ok", session)], List::Later).await.unwrap();
+    assert_eq!((by_tool("a").await, findings(&store).await), (0, Vec::new()));
+    store.append(&mut chain, &[call("a", "failed", session)], List::Now).await.unwrap();
+    assert_eq!((by_tool("a").await, chain.has_unlisted()), (3, false));
+    store.append(&mut chain, &[call("b", "ok", session)], List::Later).await.unwrap();
+    store.list(&mut chain).await.unwrap();
+    assert_eq!((by_tool("b").await, chain.has_unlisted()), (1, false));
+
+    // A process that is killed here, while another goes on.
+    let rows: Vec<Row> = (0..700).map(|_| call("c", "ok", session)).collect();
+    store.append(&mut chain, &rows, List::Later).await.unwrap();
+    let mut other = filled(&store, 3).await;
+    store.append(&mut chain, &[call("c", "ok", session)], List::Later).await.unwrap();
+    store.append(&mut other, &rows[..5], List::Now).await.unwrap();
+    assert_eq!((by_tool("c").await, findings(&store).await), (5, Vec::new()));
+    store.close_chain(&chain.id).await.unwrap();
+    assert!(findings(&store).await[0].contains("are not found by session, tool and outcome"));
+    store.relist(&chain.id).await.unwrap();
+    store.relist(&chain.id).await.unwrap();
+    let all = Filter { tool: Some("c".to_owned()), ..Filter::default() };
+    assert_eq!(store.newest(&all, None, 10_000).await.unwrap().len(), 706);
+    assert_eq!(findings(&store).await, [""; 0]);
 }
 
 async fn a_batch_whose_fate_was_unknown_is_not_written_twice(store: Store) {
     let mut chain = filled(&store, 3).await;
     let before = chain.clone_for_tests();
-    store.append(&mut chain, &[Row::new(Event::HubStopped)]).await.unwrap();
+    store.append(&mut chain, &[Row::new(Event::HubStopped)], List::Now).await.unwrap();
     // As if the answer to the last commit had not come.
     let mut unsure = before.unsure_of(&chain);
-    assert_eq!(store.append(&mut unsure, &[Row::new(Event::HubStarted)]).await.unwrap(), Appended::Earlier);
-    assert_eq!(store.append(&mut unsure, &[Row::new(Event::HubStarted)]).await.unwrap(), Appended::Written);
+    assert_eq!(store.append(&mut unsure, &[Row::new(Event::HubStarted)], List::Now).await.unwrap(), Appended::Earlier);
+    assert_eq!(store.append(&mut unsure, &[Row::new(Event::HubStarted)], List::Now).await.unwrap(), Appended::Written);
     assert_eq!(store.audit_rows().await.unwrap(), 5);
     assert_eq!(findings(&store).await, [""; 0]);
 }
@@ -330,9 +364,9 @@ async fn a_batch_whose_fate_was_unknown_is_not_written_twice(store: Store) {
 async fn a_position_that_is_taken_fails_once_and_not_again(store: Store) {
     let mut chain = filled(&store, 1).await;
     let mut twin = Chain::new("home").in_step_with(&mut chain);
-    store.append(&mut chain, &[Row::new(Event::HubStarted)]).await.unwrap();
-    store.append(&mut twin, &[Row::new(Event::HubStarted)]).await.unwrap_err();
-    store.append(&mut twin, &[Row::new(Event::HubStarted)]).await.unwrap();
+    store.append(&mut chain, &[Row::new(Event::HubStarted)], List::Now).await.unwrap();
+    store.append(&mut twin, &[Row::new(Event::HubStarted)], List::Now).await.unwrap_err();
+    store.append(&mut twin, &[Row::new(Event::HubStarted)], List::Now).await.unwrap();
     assert_eq!(findings(&store).await, [""; 0]);
 }
 

@@ -52,6 +52,8 @@ struct ChainRow {
     previous_hash: String,
     head_seq: i64,
     head_hash: String,
+    listed_seq: i64,
+    closed_ms: Option<i64>,
     pruned_seq: i64,
     pruned_hash: String,
     pruned_by_chain: String,
@@ -148,7 +150,7 @@ impl Tallies {
 }
 
 const CHAINS: &str = "SELECT id, home, started_ms, previous_id, previous_seq, previous_hash, head_seq, head_hash, \
-     pruned_seq, pruned_hash, pruned_by_chain, pruned_by_seq FROM chain";
+     listed_seq, closed_ms, pruned_seq, pruned_hash, pruned_by_chain, pruned_by_seq FROM chain";
 const ROWS: &str = "SELECT pos, body FROM audit WHERE pos > $1 ORDER BY pos LIMIT $2";
 const PACK: &str = "SELECT COUNT(*), MAX(body), string_agg(CAST(pos AS TEXT) || $3 || body, $4) \
      FROM (SELECT pos, body FROM audit WHERE pos > $1 ORDER BY pos LIMIT $2) AS page";
@@ -333,7 +335,9 @@ fn check_place(
         verified.rows -= 1;
         return;
     }
-    tallies.row(place.found(), pos);
+    if seq <= walk.row.listed_seq {
+        tallies.row(place.found(), pos);
+    }
     if seq <= walk.seq {
         return verified
             .find(format!("row {seq} of chain {chain} (at {pos}) is out of order: it came after {}", walk.seq));
@@ -370,6 +374,10 @@ fn end(walks: &HashMap<String, Walk>, verified: &mut Verified) {
             verified.find(format!("rows {first} to {last}, the newest of chain {chain}, are missing"));
         } else if walk.seq > walk.row.head_seq || walk.hash.is_some_and(|hash| hex(&hash) != walk.row.head_hash) {
             verified.find(format!("the end of chain {chain} is not the one that was recorded"));
+        }
+        if walk.row.closed_ms.is_some() && walk.row.listed_seq < walk.row.head_seq {
+            let first = walk.row.listed_seq + 1;
+            verified.find(format!("rows from {first} on of chain {chain} are not found by session, tool and outcome"));
         }
         for (seq, words) in walk.wanted.iter().filter(|(seq, _)| **seq > walk.row.pruned_seq) {
             let why = words.as_deref().unwrap_or("the next chain began behind it");

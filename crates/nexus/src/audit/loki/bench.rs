@@ -50,7 +50,7 @@ async fn fill() {
     let mut chain = Chain::new(&alive::home(folder).unwrap());
     for first in (0..rows).step_by(BATCH) {
         let batch: Vec<Row> = (first..rows.min(first + BATCH)).map(call).collect();
-        store.append(&mut chain, &batch).await.unwrap();
+        store.append(&mut chain, &batch, crate::store::sheaf::List::Now).await.unwrap();
     }
     store.close().await;
 }

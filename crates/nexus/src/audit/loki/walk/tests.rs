@@ -5,6 +5,7 @@ use nexus_core::clock;
 
 use super::*;
 use crate::store::chain::{Chain, position};
+use crate::store::sheaf::List;
 use crate::store::ship::Aside;
 use crate::store::tests::{own_database, tamper};
 
@@ -49,7 +50,7 @@ struct Desk {
 impl Desk {
     async fn write(&self, chain: &mut Chain, rows: usize) {
         let rows: Vec<Row> = (0..rows).map(|n| Row::new(Event::HubStarted).detail(n)).collect();
-        self.store.append(chain, &rows).await.unwrap();
+        self.store.append(chain, &rows, List::Now).await.unwrap();
     }
 
     /// Walks as the shipper does, to the end. What was found, as `chain number:seq`.
@@ -141,8 +142,8 @@ async fn the_rows_of_pushes_are_passed_and_not_pushed(mut desk: Desk) {
         Row::new(Event::KeyRefused).detail("POST http://x/loki/api/v1/push \"event\":\"outbound\""),
     ];
     desk.write(&mut a, 1).await;
-    desk.store.append(&mut a, &[pushed("204"), pushed("did not answer: connection refused")]).await.unwrap();
-    desk.store.append(&mut a, &others).await.unwrap();
+    desk.store.append(&mut a, &[pushed("204"), pushed("did not answer: connection refused")], List::Now).await.unwrap();
+    desk.store.append(&mut a, &others, List::Now).await.unwrap();
     assert_eq!(desk.ship(&[&a]).await, ["0:1", "0:4", "0:5", "0:6"]);
     let shipping = desk.store.shipping(HOME).await.unwrap();
     assert!(shipping.last_push.unwrap().told.contains("did not answer"));
