@@ -164,7 +164,11 @@ impl Row {
 
     #[must_use]
     pub fn detail(mut self, detail: impl fmt::Display) -> Self {
-        self.detail = Some(redact::beginning(&text::cut(&detail.to_string(), 500)).into_owned());
+        let words = detail.to_string();
+        self.detail = Some(match text::cut(&words, 500) {
+            cut if cut.len() == words.len() => redact::text(&words).into_owned(),
+            cut => redact::beginning(&cut).into_owned(),
+        });
         self
     }
 }

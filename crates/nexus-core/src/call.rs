@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use crate::approval::Ticket;
 use crate::arguments::Arguments;
-use crate::gate::{Answer, Why};
+use crate::gate::{Answer, By, Why};
 use crate::principal::Principal;
 use crate::redact;
 use crate::session::{Era, Session};
@@ -63,6 +63,8 @@ pub struct CallCx {
     /// Cancelled when the caller no longer wants the answer. The hub drops the tool's future then.
     pub cancel: CancellationToken,
     pub client: Arc<dyn Client>,
+    /// Through whom a human said yes to it, where one was asked.
+    pub answered: Option<By>,
 }
 
 impl CallCx {
@@ -91,6 +93,11 @@ pub struct Progress {
 /// The far end of a call, as far as the core cares. The front door knows more of it.
 pub trait Client: Any + Send + Sync {
     fn progress(&self, step: Progress);
+
+    /// The caller as their key is in force now, which a call that waited looks at again. None: as at the start.
+    fn principal_now(&self) -> Option<Arc<Principal>> {
+        None
+    }
 }
 
 /// A caller that listens to nothing.

@@ -221,6 +221,8 @@ pub struct Grants {
     consents: BTreeMap<ServerName, Consent>,
     /// Oldest first.
     once: Vec<Once>,
+    /// Calls the operator has said no to. Only their own yes lifts it.
+    denied: Vec<CallKey>,
 }
 
 /// A human's yes to one very call, for its next try.
@@ -234,6 +236,9 @@ struct Once {
 
 /// Calls a session may hold a yes for; the oldest gives way.
 const MOST_ONCE: usize = 32;
+
+/// Calls a session may hold a no for. Only the operator makes more of them.
+const MOST_DENIED: usize = 1024;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Writes {
@@ -289,6 +294,25 @@ impl Grants {
         self.once.retain(|once| once.call != *call);
     }
 
+    /// The operator said no to one call. It stands against every yes to the session as a whole.
+    pub fn deny(&mut self, call: CallKey) {
+        self.forget_once(&call);
+        self.lift_denial(&call);
+        if self.denied.len() >= MOST_DENIED {
+            self.denied.remove(0);
+        }
+        self.denied.push(call);
+    }
+
+    pub fn lift_denial(&mut self, call: &CallKey) {
+        self.denied.retain(|denied| denied != call);
+    }
+
+    /// Whether the operator said no to a call. `call` is made only where there was any no at all.
+    pub fn denies(&self, call: impl FnOnce() -> CallKey) -> bool {
+        !self.denied.is_empty() && self.denied.contains(&call())
+    }
+
     /// Takes every yes back. A no stays.
     pub fn revoke(&mut self) {
         self.writes = Writes::Locked;
@@ -307,6 +331,8 @@ pub struct Asker<'a> {
     pub approved: bool,
     /// The operator wants to be asked about this tool every time.
     pub always_ask: bool,
+    /// The operator has said no to this very call.
+    pub denied: bool,
     pub grants: &'a Grants,
 }
 
@@ -317,7 +343,7 @@ pub struct Gate;
 impl Gate {
     /// What becomes of an intent. Looks only at what it is given: no clock, no lock, no await.
     ///
-    /// `read_only` beats everything, then yolo, then `always_ask`. No wildcard arm: a new level
+    /// `read_only` beats everything, then yolo, then a no to this very call, then `always_ask`. No wildcard arm: a new level
     /// or access does not compile until someone has decided.
     pub fn decide(&self, asker: &Asker<'_>, origin: &Origin, access: Access) -> Decision {
         use Access::{Read, ReadLogged, Write};
@@ -331,6 +357,7 @@ impl Gate {
             (Origin::Own(_) | Origin::Upstream(_), Yolo, _) => allow(access, Some("yolo")),
             (Origin::Own(_), Sandboxed | Trusted, Read | ReadLogged) => allow(access, None),
             (Origin::Own(_), Sandboxed, Write) => Decision::Refuse(Why::LevelTooLow),
+            (Origin::Own(_), Trusted, Write) if asker.denied => Decision::Refuse(Why::Denied),
             (Origin::Own(_), Trusted, Write) if asker.always_ask => ask(About::ConfirmCall, access),
             (Origin::Own(_), Trusted, Write) if asker.approved => allow(access, Some("approved_by_key")),
             (Origin::Own(own), Trusted, Write) => match (asker.grants.writes, own) {
@@ -339,6 +366,7 @@ impl Gate {
                 (Writes::Locked, Own::BuiltIn | Own::Agents | Own::Links) => ask(About::ApproveWrites, access),
             },
             (Origin::Upstream(_), Sandboxed, _) => Decision::Refuse(Why::LevelTooLow),
+            (Origin::Upstream(_), Trusted, _) if asker.denied => Decision::Refuse(Why::Denied),
             (Origin::Upstream(server), Trusted, _) => match asker.grants.consent(server) {
                 Consent::Denied => Decision::Refuse(Why::ServerDenied),
                 Consent::Unasked => ask(About::Connect(server.clone()), access),

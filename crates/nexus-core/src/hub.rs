@@ -24,7 +24,7 @@ use tracing::warn;
 
 use crate::approval::{Approvals, Code, Mode};
 use crate::audit::Sink;
-use crate::call::{Call, CallCx, Said};
+use crate::call::{Call, CallCx, CallKey, Said};
 use crate::catalogue::{Catalogue, Found};
 use crate::error::ToolError;
 use crate::gate::{Answer, Asker, By, Decision, Gate, Permit, Why};
@@ -62,6 +62,7 @@ impl Rules {
         tool: &str,
         origin: &Origin,
         intent: &dyn Intent,
+        call: impl FnOnce() -> CallKey,
     ) -> Decision {
         // Who may unlock writes is not a matter of patterns over tool names.
         let about_the_gate = *origin == Origin::Own(Own::Gate);
@@ -71,6 +72,7 @@ impl Rules {
             read_only: self.policy.read_only || principal.read_only,
             approved: !about_the_gate && principal.approved.matches(tool),
             always_ask: intent.always_asks() || (!about_the_gate && self.policy.always_ask.matches(tool)),
+            denied: grants.denies(call),
             grants: &grants,
         };
         self.gate.decide(&asker, origin, intent.access())
@@ -176,7 +178,13 @@ impl Hub {
             Ok(heard) => heard.flatten(),
             Err(why) => return Ok(Outcome::Done(record.refused(why, None))),
         };
-        let decision = self.rules.decide(&cx.principal, &session, spec.name.as_str(), provider.origin(), &*intent);
+        let (name, origin) = (spec.name.as_str(), provider.origin());
+        let decision = self.rules.decide(&cx.principal, &session, name, origin, &*intent, || record.call());
+        if matches!(decision, Decision::Ask(_))
+            && let Err(error) = self.approvals.worth_asking(origin, &record.arguments, &session)
+        {
+            return Ok(Outcome::Done(record.failed(error)));
+        }
         Ok(match (decision, heard) {
             (Decision::Refuse(why), _) => Outcome::Done(record.refused(why, None)),
             (_, Some(Heard { answer: Err(why), code })) => Outcome::Done(self.unanswered(record, why, &code)),
@@ -184,9 +192,7 @@ impl Hub {
             (Decision::Ask(question), heard) => {
                 let pending = Box::new(Pending::new(question, intent, cx, record, self));
                 match heard {
-                    Some(Heard { answer: Ok(answer), .. }) if !pending.denied() => {
-                        Outcome::Done(pending.settle(answer, By::Client).await)
-                    }
+                    Some(Heard { answer: Ok(answer), .. }) => Outcome::Done(pending.settle(answer, By::Client).await),
                     _ => match pending.look() {
                         Looked::Asks(pending) => Outcome::Ask(pending),
                         Looked::Ready(ready) => Outcome::Done(ready.run().await),
@@ -216,6 +222,7 @@ impl Hub {
     /// An answer that was no yes. After a clear no the question is over; otherwise the operator may still allow it.
     fn unanswered(&self, record: Record, why: Why, code: &Code) -> Reply {
         if why == Why::Denied {
+            record.forget_once();
             self.approvals.answered(record.session(), &record.call());
             return record.refused(why, None);
         }

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use jiff::Timestamp;
 use parking_lot::Mutex;
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::clock;
@@ -77,8 +77,7 @@ pub struct Session {
     pub transport: Transport,
     pub started: Timestamp,
     pub grants: Mutex<Grants>,
-    /// One question at a time: the answer to the first may answer the rest.
-    asking: Semaphore,
+    over: CancellationToken,
     client: OnceLock<Arc<str>>,
     in_flight: AtomicUsize,
     listening: AtomicUsize,
@@ -101,7 +100,7 @@ impl Session {
             transport,
             started,
             grants: Mutex::default(),
-            asking: Semaphore::new(1),
+            over: CancellationToken::new(),
             client: OnceLock::new(),
             in_flight: AtomicUsize::new(0),
             listening: AtomicUsize::new(0),
@@ -143,9 +142,24 @@ impl Session {
         take_place(&self.queued, self, most)
     }
 
-    /// Comes back when no other question of this session is being put. None: never.
-    pub async fn turn_to_ask(&self) -> Option<SemaphorePermit<'_>> {
-        self.asking.acquire().await.ok()
+    /// It is over: whatever was granted in it is taken back, and nobody waits in it for an answer any more.
+    pub fn end(&self) {
+        self.over.cancel();
+        self.grants.lock().revoke();
+    }
+
+    pub fn is_over(&self) -> bool {
+        self.over.is_cancelled()
+    }
+
+    /// Comes back when it is over.
+    pub async fn ended(&self) {
+        self.over.cancelled().await;
+    }
+
+    /// A call runs, or waits for a human.
+    pub fn is_busy(&self) -> bool {
+        self.in_flight() > 0 || self.queued.load(Ordering::Relaxed) > 0
     }
 
     /// Calls that are running now.

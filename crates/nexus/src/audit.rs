@@ -99,12 +99,10 @@ struct Vouched {
     waiting: Waiting,
 }
 
-/// What the writing has of its own: the chain, and the rows of a batch of which it is not known whether they
-/// were written.
+/// What the writing has of its own.
 struct Pen<'a> {
     store: &'a Store,
     chain: &'a mut Chain,
-    doubtful: HashSet<Uuid>,
     /// How many were waiting for the last commit.
     told: usize,
     /// When rows were last made findable.
@@ -115,10 +113,13 @@ impl Pen<'_> {
     /// Makes the rows of writes findable when no other rows come to do it with.
     async fn list(&mut self) {
         self.listed = Instant::now();
-        if let Err(error) = self.store.list(self.chain).await {
-            error!("written rows cannot be found by session, tool and outcome yet: {}", nexus_core::Chain(&error));
-            tokio::time::sleep(RETRY).await;
-        }
+        let why = match timeout(PATIENCE, self.store.list(self.chain)).await {
+            Ok(Ok(())) => return,
+            Ok(Err(error)) => nexus_core::Chain(&error).to_string(),
+            Err(_) => format!("no answer in {} s", PATIENCE.as_secs()),
+        };
+        error!("written rows cannot be found by session, tool and outcome yet: {why}");
+        tokio::time::sleep(RETRY).await;
     }
 }
 
@@ -163,8 +164,7 @@ impl Journal {
 
     /// Writes until told to stop, then writes what is left and closes the chain.
     pub async fn write_to(self: Arc<Self>, store: Store, mut chain: Chain, stop: CancellationToken) {
-        let mut pen =
-            Pen { store: &store, chain: &mut chain, doubtful: HashSet::new(), told: 0, listed: Instant::now() };
+        let mut pen = Pen { store: &store, chain: &mut chain, told: 0, listed: Instant::now() };
         while !stop.is_cancelled() {
             let retry = async {
                 match self.is_failing() {
@@ -196,13 +196,19 @@ impl Journal {
                 self.write_cuts(&mut pen).await;
             }
         }
-        while self.write_batch(&mut pen).await {}
-        pen.list().await;
-        let (left, cuts) = {
+        let (left, cuts) = loop {
+            let more = self.write_batch(&mut pen).await;
             let mut queue = self.queue.lock();
-            queue.closed = true;
-            (std::mem::take(&mut queue.rows), std::mem::take(&mut queue.cuts))
+            // Closed in the moment in which it is empty, or when the store refuses: nothing slips in between.
+            if queue.rows.is_empty() || !more {
+                queue.closed = true;
+                break (std::mem::take(&mut queue.rows), std::mem::take(&mut queue.cuts));
+            }
         };
+        self.lost.fetch_add(left.len() as u64, Ordering::Relaxed);
+        if pen.chain.has_unlisted() {
+            pen.list().await;
+        }
         let waiting =
             left.into_iter().filter_map(|queued| queued.waiting).chain(cuts.into_iter().map(|cut| cut.waiting));
         tell(waiting, &Err(NotRecorded("the hub is ending".to_owned())));
@@ -250,7 +256,6 @@ impl Journal {
         match appended {
             Ok(Appended::Written) => {
                 self.rows.fetch_add(rows.len() as u64, Ordering::Relaxed);
-                pen.doubtful.clear();
                 if list == List::Now {
                     pen.listed = Instant::now();
                 }
@@ -260,13 +265,12 @@ impl Journal {
                 tell(waiting.into_iter().flatten(), &Ok(()));
                 self.shipping.notify_one();
             }
-            Ok(Appended::Earlier) => {
-                self.rows.fetch_add(pen.doubtful.len() as u64, Ordering::Relaxed);
-                self.put_back_but(rows, waiting, &std::mem::take(&mut pen.doubtful));
+            Ok(Appended::Earlier(written)) => {
+                self.rows.fetch_add(written.len() as u64, Ordering::Relaxed);
+                self.put_back_but(rows, waiting, &written.into_iter().collect());
             }
             Err(reason) => {
                 error!(audit.rows = rows.len(), "the store did not take {} audit rows: {reason}", rows.len());
-                pen.doubtful = rows.iter().map(|row| row.id).collect();
                 let refused = self.put_back(rows, waiting);
                 tell(refused.into_iter(), &Err(NotRecorded(reason)));
             }
@@ -284,10 +288,9 @@ impl Journal {
                     self.rows.fetch_add(rows.len() as u64, Ordering::Relaxed);
                     Ok(())
                 }
-                Ok(Appended::Earlier) => {
-                    let doubtful = std::mem::take(&mut pen.doubtful);
-                    self.rows.fetch_add(doubtful.len() as u64, Ordering::Relaxed);
-                    self.put_back_but(Vec::new(), Vec::new(), &doubtful);
+                Ok(Appended::Earlier(written)) => {
+                    self.rows.fetch_add(written.len() as u64, Ordering::Relaxed);
+                    self.put_back_but(Vec::new(), Vec::new(), &written.into_iter().collect());
                     Err(NotRecorded("the store is not sure of the rows before".to_owned()))
                 }
                 Err(reason) => Err(NotRecorded(reason)),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 use uuid::Uuid;
@@ -82,11 +82,13 @@ pub struct Keyring {
     pub keys: Arc<Keys>,
     /// A level was raised for a time.
     raised: Notify,
+    /// Who reads keys to put them into force.
+    turn: Semaphore,
 }
 
 impl Keyring {
     pub fn new(config: Config, store: Store, data: &Path, keys: Arc<Keys>) -> Self {
-        Self { config, store, generated: data.join("key"), keys, raised: Notify::new() }
+        Self { config, store, generated: data.join("key"), keys, raised: Notify::new(), turn: Semaphore::new(1) }
     }
 
     /// Whether anybody could come in at all.
@@ -105,6 +107,8 @@ impl Keyring {
 
     /// Puts the present keys into force.
     pub async fn refresh(&self) -> Result<()> {
+        // One at a time: what was read before a change must not be put into force after it.
+        let _turn = self.turn.acquire().await?;
         self.keys.replace(self.all().await?.into_iter().map(|(key, _)| key).collect());
         Ok(())
     }
@@ -221,6 +225,19 @@ impl Keyring {
         Ok(())
     }
 
+    /// Several hubs share one PostgreSQL: a key that another one has revoked goes out of force here too.
+    pub async fn follow_others(self: Arc<Self>, stop: CancellationToken) {
+        loop {
+            tokio::select! {
+                () = tokio::time::sleep(RETRY) => {}
+                () = stop.cancelled() => return,
+            }
+            if let Err(error) = self.refresh().await {
+                warn!("whether other hubs have changed keys could not be looked up: {error:#}");
+            }
+        }
+    }
+
     /// Records when a raised level has fallen back, which it does by itself.
     pub async fn let_levels_fall(self: Arc<Self>, audit: Arc<Journal>, stop: CancellationToken) {
         loop {
@@ -259,7 +276,7 @@ impl Keyring {
             }
             let detail = format!("{}: no longer {}", raised.name, raised.level.as_str());
             audit.durable(Row::new(Event::KeyLevel).detail(detail)).await?;
-            self.store.lower_level(&raised.name).await?;
+            self.store.forget_raise(&raised).await?;
             self.refresh().await?;
         }
         Ok(next)

@@ -156,6 +156,8 @@ impl Store {
         // The error must not hold the URL: there is a password in it.
         let failed = |source| StoreError::Open { place: "PostgreSQL".to_owned(), source };
         let options = PgConnectOptions::from_str(url).map_err(failed)?.application_name("nexus");
+        // What the server's own configuration says of this is not enough for a write to rely on.
+        let options = options.options([("synchronous_commit", "on")]);
         let pool = PgPoolOptions::new().max_connections(4).acquire_timeout(BUSY);
         let db = pool.connect_with(options).await.map_err(failed)?;
         postgres_migrations().run(&db).await.map_err(StoreError::Migrate)?;

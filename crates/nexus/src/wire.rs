@@ -147,10 +147,15 @@ impl Assembly {
             store: self.store.clone(),
             journal: self.journal.clone(),
             retention: Retention { keep: audit.keep.0, max_size: audit.max_size.0 },
+            ships: loaded.config.environment.loki_url.is_some(),
         };
         self.tasks.spawn("upkeep of the record", until_stopped(&self.tasks, upkeep.run(self.background.clone())));
         let levels = self.keyring.clone().let_levels_fall(self.journal.clone(), self.background.clone());
         self.tasks.spawn("levels for a time", until_stopped(&self.tasks, levels));
+        if loaded.config.store.is_some() {
+            let follow = self.keyring.clone().follow_others(self.background.clone());
+            self.tasks.spawn("keys of other hubs", until_stopped(&self.tasks, follow));
+        }
         let (config, home) = (loaded.config.clone(), self.home.clone());
         let (store, journal) = (self.store.clone(), self.journal.clone());
         self.tasks.spawn("changes of configuration", async move {
@@ -272,7 +277,7 @@ fn count_rows(store: &Store, journal: &Arc<Journal>, tasks: &Tasks) {
 
 /// Warns of every key that the gate never asks for.
 pub async fn warn_of_yolo(keyring: &Keyring) -> Result<()> {
-    for key in keyring.list().await?.iter().filter(|key| key.level == Level::Yolo) {
+    for key in keyring.list().await?.iter().filter(|key| key.raised.unwrap_or(key.level) == Level::Yolo) {
         warn!(key = key.name, "the key `{}` has the level yolo: its writes run without asking anyone", key.name);
     }
     Ok(())

@@ -56,7 +56,7 @@ fn the_table_of_the_design() {
 
     #[track_caller]
     fn check(origin: &Origin, level: Level, access: Access, grants: &Grants, expected: &str) {
-        let asker = Asker { level, read_only: false, approved: false, always_ask: false, grants };
+        let asker = Asker { level, read_only: false, approved: false, always_ask: false, denied: false, grants };
         assert_eq!(decided(&asker, origin, access), expected);
     }
 }
@@ -64,7 +64,10 @@ fn the_table_of_the_design() {
 #[test]
 fn read_only_beats_yolo_and_yolo_beats_always_ask() {
     let grants = Grants { writes: Writes::Approved, ..Grants::default() };
-    let asker = |level, read_only, always_ask| Asker { level, read_only, approved: true, always_ask, grants: &grants };
+    let asker = |level, read_only, always_ask| {
+        let (approved, denied) = (true, false);
+        Asker { level, read_only, approved, always_ask, denied, grants: &grants }
+    };
     assert_eq!(decided(&asker(Level::Yolo, true, false), &OWN, Access::Write), "read_only");
     assert_eq!(decided(&asker(Level::Yolo, true, false), &OWN, Access::Read), "allow");
     assert_eq!(decided(&asker(Level::Yolo, false, true), &OWN, Access::Write), "allow");
@@ -132,7 +135,7 @@ proptest! {
     ) {
         let level = Level::ALL[level];
         let origin = if own { OWN } else { upstream() };
-        let asker = Asker { level, read_only, approved, always_ask, grants: &grants };
+        let asker = Asker { level, read_only, approved, always_ask, denied: false, grants: &grants };
         if decided(&asker, &origin, Access::Write) == "allow" {
             prop_assert!(!read_only);
             let granted = match &origin {
@@ -141,5 +144,18 @@ proptest! {
             };
             prop_assert!(level == Level::Yolo || (level == Level::Trusted && granted && !always_ask));
         }
+    }
+}
+
+#[test]
+fn a_no_to_this_very_call_beats_every_yes_to_the_session_or_the_key() {
+    for grants in [Grants { writes: Writes::Approved, ..Grants::default() }, consents(Consent::All)] {
+        let asker =
+            |level| Asker { level, read_only: false, approved: true, always_ask: true, denied: true, grants: &grants };
+        for origin in [OWN, upstream(), Origin::Own(Own::Gate)] {
+            assert_eq!(decided(&asker(Level::Trusted), &origin, Access::Write), "denied");
+            assert_eq!(decided(&asker(Level::Yolo), &origin, Access::Write), "allow");
+        }
+        assert_eq!(decided(&asker(Level::Trusted), &OWN, Access::Read), "allow");
     }
 }

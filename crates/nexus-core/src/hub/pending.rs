@@ -48,7 +48,7 @@ impl Pending {
     }
 
     pub fn summary(&self) -> &str {
-        self.record.row.summary.as_deref().unwrap_or_default()
+        self.record.summary()
     }
 
     pub fn node(&self) -> Option<&NodeName> {
@@ -88,38 +88,45 @@ impl Pending {
         self.approvals.changes()
     }
 
-    /// The operator has said no to this call.
-    pub(super) fn denied(&self) -> bool {
-        self.approvals.denied(self.cx.session.id, &self.record.call())
+    /// The decision as it is now: the key, its level and what was granted may have changed while it waited.
+    fn decide(&mut self) -> Option<Decision> {
+        if let Some(now) = self.cx.client.principal_now() {
+            self.cx.principal = now;
+        }
+        if self.cx.session.is_over() {
+            return None;
+        }
+        let origin = self.record.row.origin.as_ref()?;
+        let (cx, tool, call) = (&self.cx, self.tool(), || self.record.call());
+        Some(self.rules.decide(&cx.principal, &cx.session, tool, origin, &*self.intent, call))
+    }
+
+    /// Its question is no longer to be answered.
+    fn close(&self) {
+        self.record.forget_once();
+        self.approvals.answered(self.cx.session.id, &self.record.call());
     }
 
     /// Looks again, whether somebody has answered meanwhile in another way.
-    pub fn look(self: Box<Self>) -> Looked {
-        if self.denied() {
-            return Looked::Over(self.refuse(Why::Denied));
-        }
-        let call = self.record.call();
-        let once = self.cx.session.grants.lock().take_once(&call, clock::monotonic_ms());
-        if let Some(by) = once {
-            self.approvals.answered(self.cx.session.id, &call);
-            let Self { question, intent, cx, mut record, ending, .. } = *self;
-            return match question.settle(Answer::Once) {
-                Ok(permit) => {
-                    record.row.how = Some(by.how(Answer::Once));
-                    Looked::Ready(Box::new(Ready { intent, permit, cx, record, ending }))
+    pub fn look(mut self: Box<Self>) -> Looked {
+        let (permit, by) = match self.decide() {
+            None => return Looked::Over(self.cancelled()),
+            Some(Decision::Refuse(why)) => return Looked::Over(self.refuse(why)),
+            Some(Decision::Allow(permit)) => (permit, None),
+            Some(Decision::Ask(question)) => {
+                let once = self.cx.session.grants.lock().take_once(&self.record.call(), clock::monotonic_ms());
+                let Some(by) = once else { return Looked::Asks(self) };
+                match question.settle(Answer::Once) {
+                    Ok(permit) => (permit, Some(by)),
+                    Err(why) => return Looked::Over(self.refuse(why)),
                 }
-                Err(why) => Looked::Over(record.refused(why, None)),
-            };
-        }
-        let Some(origin) = &self.record.row.origin else { return Looked::Asks(self) };
-        match self.rules.decide(&self.cx.principal, &self.cx.session, self.tool(), origin, &*self.intent) {
-            Decision::Ask(_) => Looked::Asks(self),
-            Decision::Refuse(why) => Looked::Over(self.refuse(why)),
-            Decision::Allow(permit) => {
-                let Self { intent, cx, record, ending, .. } = *self;
-                Looked::Ready(Box::new(Ready { intent, permit, cx, record, ending }))
             }
-        }
+        };
+        self.close();
+        let Self { intent, mut cx, mut record, ending, .. } = *self;
+        record.row.how = by.map(|by| by.how(Answer::Once));
+        cx.answered = by;
+        Looked::Ready(Box::new(Ready { intent, permit, cx, record, ending }))
     }
 
     /// The question was put to someone, `how` says in which way; this call ends here, and the next one may be
@@ -130,8 +137,11 @@ impl Pending {
         self.record.end("waiting");
     }
 
-    /// The caller no longer wants to know.
+    /// The caller no longer wants to know, or may not.
     pub fn cancelled(self) -> Reply {
+        if self.cx.session.is_over() {
+            self.close();
+        }
         self.record.cancelled()
     }
 
@@ -143,10 +153,7 @@ impl Pending {
                 self.record.refused(why, Some(&code))
             }
             _ => {
-                // A no of the operator stays on the desk: it is for the next tries too.
-                if !self.denied() {
-                    self.approvals.answered(self.cx.session.id, &self.record.call());
-                }
+                self.close();
                 self.record.refused(why, None)
             }
         }
@@ -160,16 +167,23 @@ impl Pending {
         }
     }
 
-    /// Takes the answer. What it gives to the session is recorded and in force before the call itself runs.
-    pub async fn accept(self, answer: Answer, by: By) -> Result<Box<Ready>, Reply> {
-        self.approvals.answered(self.cx.session.id, &self.record.call());
+    /// Takes the answer. What it gives to the session is recorded and in force before the call itself runs. Where
+    /// the key or its level no longer allows it, no answer does.
+    pub async fn accept(mut self, answer: Answer, by: By) -> Result<Box<Ready>, Reply> {
+        match self.decide() {
+            None => return Err(self.cancelled()),
+            Some(Decision::Refuse(why)) => return Err(self.refuse(why)),
+            Some(Decision::Allow(_) | Decision::Ask(_)) => {}
+        }
+        self.close();
         let facts = (answer == Answer::Session).then(|| self.facts());
-        let Self { question, intent, cx, mut record, approvals, ending, .. } = self;
+        let Self { question, intent, mut cx, mut record, approvals, ending, .. } = self;
         let permit = match question.settle(answer) {
             Ok(permit) => permit,
             Err(why) => return Err(record.refused(why, None)),
         };
         record.row.how = Some(by.how(answer));
+        cx.answered = Some(by);
         if let Some(facts) = facts
             && let Err(error) = approvals.extend(facts, by).await
         {
@@ -188,7 +202,7 @@ impl Pending {
             client: self.cx.client_name.clone(),
             tool: row.tool.clone(),
             node: row.node.clone(),
-            summary: row.summary.clone().unwrap_or_default(),
+            summary: self.summary().to_owned(),
             arguments: row.arguments.clone(),
             about: self.question.about.clone(),
         }

@@ -20,6 +20,9 @@ use crate::redact;
 use crate::reply::Reply;
 use crate::text;
 
+/// Characters of a summary that the record keeps. The arguments are there in full.
+const LONGEST_SUMMARY: usize = 2_100;
+
 /// A call's row while the call goes on. Dropped before its end, it is recorded as abandoned.
 pub(super) struct Record {
     audit: Arc<dyn Sink>,
@@ -27,6 +30,8 @@ pub(super) struct Record {
     started: Instant,
     pub(super) arguments: Arguments,
     pub(super) row: CallRow,
+    /// The summary as a human is to see it, where the row keeps only a part.
+    whole: Option<String>,
     pub(super) detail: Option<String>,
     /// The operator wants this tool's output as it is.
     pub(super) unredacted: bool,
@@ -63,6 +68,7 @@ impl Record {
             started: Instant::now(),
             arguments: args,
             row,
+            whole: None,
             detail: None,
             unredacted: false,
             ended: false,
@@ -71,8 +77,26 @@ impl Record {
 
     pub(super) fn intended(&mut self, intent: &dyn Intent) {
         self.row.access = Some(intent.access());
-        self.row.summary = Some(redact::text(&text::clean(&intent.summary())).into_owned());
+        let summary = redact::text(&text::clean(&intent.summary())).into_owned();
+        self.row.summary = Some(match summary.char_indices().nth(LONGEST_SUMMARY) {
+            None => summary,
+            Some((at, _)) => {
+                let kept = format!("{} … and {} characters more", &summary[..at], summary[at..].chars().count());
+                self.whole = Some(summary);
+                kept
+            }
+        });
         self.row.node = intent.node().map(ToString::to_string);
+    }
+
+    /// What would happen, whole.
+    pub(super) fn summary(&self) -> &str {
+        self.whole.as_deref().or(self.row.summary.as_deref()).unwrap_or_default()
+    }
+
+    /// A yes that waits for this call is not to be left behind.
+    pub(super) fn forget_once(&self) {
+        self.cx.session.grants.lock().forget_once(&self.call());
     }
 
     pub(super) fn session(&self) -> Uuid {

@@ -1,6 +1,6 @@
 //! Which processes of a data folder are alive: each holds a lock on a file named like its chain.
 
-use std::fs::{self, File, TryLockError};
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -33,9 +33,10 @@ impl Drop for Alive {
 
 /// Whether the process that writes this chain still runs.
 pub fn is_alive(data: &Path, chain: &str) -> bool {
+    // Only a lock that is free, or none at all, is a sign of death: everything else is our own trouble.
     match File::open(file(data, chain)) {
-        Ok(file) => matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)),
-        Err(_) => false,
+        Ok(file) => file.try_lock_shared().is_err(),
+        Err(error) => error.kind() != io::ErrorKind::NotFound,
     }
 }
 

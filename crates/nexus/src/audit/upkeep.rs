@@ -18,7 +18,7 @@ use uuid::Uuid;
 
 use super::{Journal, alive};
 use crate::store::body::Kept;
-use crate::store::chain::position;
+use crate::store::chain::{Mark, position};
 use crate::store::ship::LATEST_COMMIT_MS;
 use crate::store::{Store, unhex};
 
@@ -26,6 +26,8 @@ use crate::store::{Store, unhex};
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
 /// Looks between two prunings.
 const PRUNE_EVERY: u32 = 60;
+/// Between two portions of what is deleted, for those who write.
+const BREATH: Duration = Duration::from_millis(5);
 /// A record that is too large is cut to this part of the limit, so that the next cut is not due at once.
 const ROOM: f64 = 0.95;
 
@@ -43,6 +45,8 @@ pub struct Upkeep {
     pub store: Store,
     pub journal: Arc<Journal>,
     pub retention: Retention,
+    /// There is a Loki that should have every row.
+    pub ships: bool,
 }
 
 impl Upkeep {
@@ -98,8 +102,8 @@ impl Upkeep {
         let keep = i64::try_from(self.retention.keep.as_millis()).unwrap_or(i64::MAX);
         let mut before = position(clock::now_ms().saturating_sub(keep));
         let (size, most) = (self.store.size().await?, i64::try_from(self.retention.max_size).unwrap_or(i64::MAX));
-        if size > most {
-            let rows = self.store.audit_rows().await?;
+        let rows = self.store.audit_rows().await?;
+        if size > most && rows > 1 {
             #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "a rough share of rows")]
             let surplus = (rows as f64 * (1.0 - most as f64 * ROOM / size as f64)).ceil() as i64;
             before = before.max(self.store.nth_position(surplus.clamp(0, rows - 1)).await?);
@@ -108,12 +112,19 @@ impl Upkeep {
         before = before.min(position(clock::now_ms() - LATEST_COMMIT_MS));
         let cut = self.store.cut(before).await?;
         if !cut.marks.is_empty() {
-            let rows = cut.marks.iter().map(|mark| Row::new(Event::Pruned).detail(mark.vouched())).collect();
+            // Word for word: the proof compares them.
+            let vouching = |mark: &Mark| Row { detail: Some(mark.vouched()), ..Row::new(Event::Pruned) };
+            let mut rows: Vec<Row> = cut.marks.iter().map(vouching).collect();
+            if self.ships && cut.unshipped > 0 {
+                let lost = format!("{} of the rows that are pruned had not been shipped to Loki", cut.unshipped);
+                warn!("{lost}");
+                rows.push(Row::new(Event::Pruned).detail(lost));
+            }
             self.journal.prune(rows, cut.marks).await?;
             info!("{} audit rows are too old or too many and are taken away", cut.rows);
         }
         while self.store.delete_before(before).await? {
-            tokio::task::yield_now().await;
+            tokio::time::sleep(BREATH).await;
         }
         Ok(())
     }

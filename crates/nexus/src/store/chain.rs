@@ -96,16 +96,26 @@ pub struct Chain {
     stamp: Stamp,
     /// Written rows that cannot be found by session, tool and outcome yet.
     unlisted: Vec<Unlisted>,
-    /// Where the chain would end if the last batch, whose fate is unknown, was written after all.
-    doubtful: Option<(i64, Hash)>,
+    /// What is in the store is not quite what `unlisted` says: it is to be looked up there.
+    relist: bool,
+    /// Batches that were sent since the last one that is known to be written. One of them may be written too.
+    doubts: Vec<Doubt>,
+}
+
+/// A batch of which it is not known whether it was written.
+#[derive(Clone, Debug)]
+struct Doubt {
+    seq: i64,
+    hash: Hash,
+    rows: Vec<Uuid>,
 }
 
 /// What became of a batch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Appended {
     Written,
-    /// The batch before, which seemed to fail, is in the store; nothing of this one is.
-    Earlier,
+    /// A batch that seemed to fail is in the store, with these rows; nothing of this one is.
+    Earlier(Vec<Uuid>),
 }
 
 /// The hash a chain begins with: it ties the chain to its own start and to the chain before it.
@@ -125,13 +135,14 @@ impl Chain {
             hash: Hash::default(),
             stamp: Stamp::new(),
             unlisted: Vec::new(),
-            doubtful: None,
+            relist: false,
+            doubts: Vec::new(),
         }
     }
 
     /// Whether something is left for [`Store::list`].
     pub fn has_unlisted(&self) -> bool {
-        !self.unlisted.is_empty()
+        self.relist || !self.unlisted.is_empty()
     }
 
     /// The rows as they will be kept, and where the chain ends with them.
@@ -200,7 +211,7 @@ const ADVANCE: &str = "UPDATE chain SET head_seq = $1, head_hash = $2 WHERE id =
 const END: &str = "DELETE FROM begun WHERE call_id IN ($1, $2, $3, $4, $5, $6, $7, $8)";
 const ENDED_AT_ONCE: usize = 8;
 const MARK: &str = "UPDATE chain SET pruned_seq = $1, pruned_hash = $2, pruned_by_chain = $3, pruned_by_seq = $4 \
-     WHERE id = $5 AND pruned_seq < $1";
+     WHERE id = $5 AND pruned_seq <= $1";
 const NEWEST: &str = "SELECT id, head_seq, head_hash FROM chain ORDER BY started_ms DESC, id DESC LIMIT 1";
 
 /// The write that has ended with this row.
@@ -231,24 +242,14 @@ impl Store {
             chain.hash = genesis(&chain.id, &chain.home, chain.started_ms, &previous);
             chain.previous = Some(previous);
         }
-        if let Some((seq, hash)) = chain.doubtful.take()
-            && self.head(&chain.id).await? == Some((seq, hash))
-        {
-            (chain.seq, chain.hash) = (seq, hash);
-            self.relist(&chain.id).await?;
-            chain.unlisted.clear();
-            return Ok(Appended::Earlier);
-        }
         let first = chain.seq + 1;
         let (prepared, seq, hash) = chain.prepare(rows);
         let fresh = rows.iter().zip(&prepared).map(|(row, prepared)| Unlisted::of(row, prepared.pos));
-        let unlisted: Vec<Unlisted> = match list {
-            List::Now => std::mem::take(&mut chain.unlisted).into_iter().chain(fresh).collect(),
-            List::Later => fresh.collect(),
-        };
+        let fresh: Vec<Unlisted> = fresh.collect();
+        let list = if chain.relist { List::Later } else { list };
         let written_up_to = prepared.last().map_or(0, |row| row.pos);
         // Also if nobody waits for the end of this: then the next batch finds out.
-        chain.doubtful = Some((seq, hash));
+        chain.doubts.push(Doubt { seq, hash, rows: rows.iter().map(|row| row.id).collect() });
         let written = on_db!(self, |db, inserts| {
             async {
                 let mut transaction = db.begin().await?;
@@ -297,7 +298,7 @@ impl Store {
                     query.execute(&mut *transaction).await?;
                 }
                 if list == List::Now {
-                    insert_sheaves!(transaction, inserts, sheaves(&unlisted));
+                    insert_sheaves!(transaction, inserts, sheaves(chain.unlisted.iter().chain(&fresh)));
                     let listed = sqlx::query(LISTED).bind(seq).bind(written_up_to).bind(&chain.id);
                     listed.execute(&mut *transaction).await?;
                 }
@@ -308,30 +309,49 @@ impl Store {
         });
         match written {
             Ok(()) => {
-                (chain.seq, chain.hash, chain.doubtful) = (seq, hash, None);
-                if list == List::Later {
-                    chain.unlisted.extend(unlisted);
+                (chain.seq, chain.hash) = (seq, hash);
+                chain.doubts.clear();
+                match list {
+                    List::Now => chain.unlisted.clear(),
+                    List::Later => chain.unlisted.extend(fresh),
                 }
                 Ok(Appended::Written)
             }
             Err(error) => {
                 chain.stamp.choose_tag();
-                if list == List::Now {
-                    // The new ones come again with the next try.
-                    chain.unlisted = unlisted;
-                    chain.unlisted.truncate(chain.unlisted.len() - rows.len());
-                }
                 if !matches!(error, StoreError::Commit(_)) {
-                    chain.doubtful = None;
+                    chain.doubts.pop();
+                }
+                if matches!(error, StoreError::ForeignChain { .. }) {
+                    return self.settle_doubts(chain, error).await;
                 }
                 Err(error)
             }
         }
     }
 
+    /// The chain does not end where it did: one of the batches whose fate was unknown is in the store.
+    async fn settle_doubts(&self, chain: &mut Chain, otherwise: StoreError) -> Result<Appended, StoreError> {
+        let head = self.head(&chain.id).await?;
+        let written = chain.doubts.iter().position(|doubt| head == Some((doubt.seq, doubt.hash)));
+        let Some(nth) = written else { return Err(otherwise) };
+        let Doubt { seq, hash, rows } = chain.doubts.swap_remove(nth);
+        (chain.seq, chain.hash, chain.relist) = (seq, hash, true);
+        chain.doubts.clear();
+        Ok(Appended::Earlier(rows))
+    }
+
     /// Makes the rows that were appended with [`List::Later`] found by session, tool and outcome.
     pub async fn list(&self, chain: &mut Chain) -> Result<(), StoreError> {
+        if chain.relist {
+            self.relist(&chain.id).await?;
+            chain.unlisted.clear();
+            chain.relist = false;
+            return Ok(());
+        }
         let Some(last) = chain.unlisted.last().map(|row| row.pos) else { return Ok(()) };
+        // Until it is known to be done: then the store is asked what is.
+        chain.relist = true;
         on_db!(self, |db, inserts| {
             let mut transaction = db.begin().await?;
             sqlx::query(LISTED).bind(chain.seq).bind(last).bind(&chain.id).execute(&mut *transaction).await?;
@@ -339,6 +359,7 @@ impl Store {
             transaction.commit().await?;
         });
         chain.unlisted.clear();
+        chain.relist = false;
         Ok(())
     }
 
@@ -362,7 +383,10 @@ impl Store {
     /// The process ends in order and writes no more.
     pub async fn close_chain(&self, id: &str) -> Result<(), StoreError> {
         on_db!(self, |db| {
-            let close = sqlx::query("UPDATE chain SET closed_ms = $1 WHERE id = $2");
+            // Writes that have not ended are for the next process to name: it looks at chains that are not closed.
+            let close = sqlx::query(
+                "UPDATE chain SET closed_ms = $1 WHERE id = $2 AND NOT EXISTS (SELECT 1 FROM begun WHERE chain = $2)",
+            );
             close.bind(clock::now_ms()).bind(id).execute(db).await?;
         });
         Ok(())
@@ -393,12 +417,14 @@ impl Chain {
         let stamp = Stamp { tag: self.stamp.tag, ms: self.stamp.ms, count: self.stamp.count };
         let (id, home, previous) = (self.id.clone(), self.home.clone(), self.previous.clone());
         let (started_ms, seq, hash) = (self.started_ms, self.seq, self.hash);
-        Self { id, home, previous, stamp, started_ms, seq, hash, unlisted: Vec::new(), doubtful: None }
+        let (unlisted, doubts) = (Vec::new(), self.doubts.clone());
+        Self { id, home, previous, stamp, started_ms, seq, hash, unlisted, relist: false, doubts }
     }
 
     /// This chain, if nobody had told how the batch ended with which it became `later`.
-    pub fn unsure_of(self, later: &Self) -> Self {
-        Self { doubtful: Some((later.seq, later.hash)), stamp: later.clone_for_tests().stamp, ..self }
+    pub fn unsure_of(self, later: &Self, rows: Vec<Uuid>) -> Self {
+        let doubts = vec![Doubt { seq: later.seq, hash: later.hash, rows }];
+        Self { doubts, stamp: later.clone_for_tests().stamp, ..self }
     }
 
     /// Gives the position next that the other gives next.

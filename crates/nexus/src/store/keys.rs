@@ -102,6 +102,14 @@ impl Store {
             sqlx::query("DELETE FROM key_level WHERE name = $1").bind(name).execute(db).await?.rows_affected() == 1
         }))
     }
+
+    /// Forgets a raised level whose time is over, but not one that was raised anew meanwhile.
+    pub async fn forget_raise(&self, raised: &RaisedLevel) -> Result<bool, StoreError> {
+        Ok(on_db!(self, |db| {
+            let forget = sqlx::query("DELETE FROM key_level WHERE name = $1 AND until_ms = $2").bind(&raised.name);
+            forget.bind(raised.until.as_millisecond()).execute(db).await?.rows_affected() == 1
+        }))
+    }
 }
 
 #[derive(FromRow)]

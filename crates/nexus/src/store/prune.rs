@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use sqlx::FromRow;
+
 use super::body::Kept;
 use super::chain::Mark;
 use super::{Db, Store, StoreError, onward};
@@ -16,6 +18,8 @@ const FRAME: i64 = 300;
 #[derive(Debug, Default)]
 pub struct Cut {
     pub rows: u64,
+    /// Those of them that Loki does not have, if there is one.
+    pub unshipped: u64,
     /// The last row of each chain that goes.
     pub marks: Vec<Mark>,
 }
@@ -23,13 +27,27 @@ pub struct Cut {
 const OLD: &str = "SELECT pos, body FROM audit WHERE pos > $1 AND pos < $2 ORDER BY pos LIMIT $3";
 const DELETE: &str = "DELETE FROM audit WHERE pos IN (SELECT pos FROM audit WHERE pos < $1 ORDER BY pos LIMIT $2)";
 
+const DELETE_ENTRIES: &str =
+    "DELETE FROM audit_place WHERE last IN (SELECT last FROM audit_place WHERE last < $1 ORDER BY last LIMIT $2)";
+
+#[derive(FromRow)]
+struct ChainEnd {
+    id: String,
+    shipped_seq: i64,
+    pruned_seq: i64,
+    pruned_hash: String,
+    pruned_by_chain: String,
+    pruned_by_seq: i64,
+}
+
+const CHAINS: &str = "SELECT id, shipped_seq, pruned_seq, pruned_hash, pruned_by_chain, pruned_by_seq FROM chain";
+
 impl Store {
     /// What lies before a position.
     pub async fn cut(&self, before: i64) -> Result<Cut, StoreError> {
-        let pruned: Vec<(String, i64)> =
-            on_db!(self, |db| sqlx::query_as("SELECT id, pruned_seq FROM chain").fetch_all(db).await?);
+        let chains: Vec<ChainEnd> = on_db!(self, |db| sqlx::query_as(CHAINS).fetch_all(db).await?);
         let mut marks: BTreeMap<String, (i64, String)> =
-            pruned.into_iter().map(|(chain, seq)| (chain, (seq, String::new()))).collect();
+            chains.iter().map(|chain| (chain.id.clone(), (chain.pruned_seq, String::new()))).collect();
         let mut rows = 0;
         let mut after = i64::MIN;
         loop {
@@ -47,25 +65,40 @@ impl Store {
                 }
             }
         }
+        let unshipped = chains.iter().filter_map(|chain| {
+            let (seq, _) = marks.get(&chain.id)?;
+            u64::try_from(seq - chain.shipped_seq.max(chain.pruned_seq)).ok()
+        });
+        let unshipped = unshipped.sum();
+        // A row that vouches and goes itself needs another in its place: no pruned part is without a word for it.
+        let orphans: Vec<Mark> = chains
+            .iter()
+            .filter(|chain| chain.pruned_seq > 0 && marks.get(&chain.id).is_none_or(|(_, hash)| hash.is_empty()))
+            .filter(|chain| marks.get(&chain.pruned_by_chain).is_some_and(|(seq, _)| *seq >= chain.pruned_by_seq))
+            .map(|chain| Mark { chain: chain.id.clone(), seq: chain.pruned_seq, hash: chain.pruned_hash.clone() })
+            .collect();
         let marks = marks.into_iter().filter(|(_, (_, hash))| !hash.is_empty());
-        Ok(Cut { rows, marks: marks.map(|(chain, (seq, hash))| Mark { chain, seq, hash }).collect() })
+        let marks = marks.map(|(chain, (seq, hash))| Mark { chain, seq, hash }).chain(orphans);
+        Ok(Cut { rows, unshipped, marks: marks.collect() })
     }
 
     /// Deletes a few of the rows before a position. False: none is left.
     pub async fn delete_before(&self, before: i64) -> Result<bool, StoreError> {
         let deleted =
             on_db!(self, |db| sqlx::query(DELETE).bind(before).bind(AT_ONCE).execute(db).await?.rows_affected());
-        if deleted == 0 {
+        // An entry with a row that stays stays whole: what is gone is not found by it.
+        let entries = on_db!(self, |db| {
+            sqlx::query(DELETE_ENTRIES).bind(before).bind(AT_ONCE).execute(db).await?.rows_affected()
+        });
+        if deleted + entries == 0 {
             on_db!(self, |db| {
-                // An entry with a row that stays stays whole: what is gone is not found by it.
-                sqlx::query("DELETE FROM audit_place WHERE last < $1").bind(before).execute(db).await?;
                 sqlx::query("DELETE FROM aside WHERE pos < $1").bind(before).execute(db).await?;
             });
         }
         if let Db::Sqlite(db) = &self.db {
             sqlx::query("PRAGMA incremental_vacuum(500)").execute(db).await?;
         }
-        Ok(deleted > 0)
+        Ok(deleted + entries > 0)
     }
 
     /// Bytes the record takes.

@@ -104,6 +104,9 @@ impl Store {
     /// The newest rows that fit, newest first; `before` is where an earlier answer ended.
     pub async fn newest(&self, filter: &Filter, before: Option<i64>, limit: u32) -> Result<Vec<Entry>, StoreError> {
         let (from, before) = (filter.since_ms.map_or(0, position), before.unwrap_or(i64::MAX));
+        if limit == 0 {
+            return Ok(Vec::new());
+        }
         if filter.wants_all() {
             return Ok(on_db!(self, |db| {
                 let newest = sqlx::query_as(NEWEST).bind(from).bind(before).bind(i64::from(limit));

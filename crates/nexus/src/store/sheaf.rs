@@ -10,7 +10,7 @@ use nexus_core::audit::Row;
 use uuid::Uuid;
 
 use super::body::Place;
-use super::chain::{NUMBERED, UNNUMBERED, position};
+use super::chain::{NUMBERED, UNNUMBERED, position, written_ms};
 use super::rows::Entry;
 use super::ship::LATEST_COMMIT_MS;
 use super::{Db, Store, StoreError, onward};
@@ -47,11 +47,16 @@ pub struct Sheaf {
     pub places: Vec<i64>,
 }
 
-pub fn sheaves(rows: &[Unlisted]) -> Vec<Sheaf> {
-    let mut known: HashMap<(Option<Uuid>, Option<&str>, &str), usize> = HashMap::new();
+/// Rows that lie further apart have entries of their own, even if the store refused them together.
+fn moment(pos: i64) -> i64 {
+    written_ms(pos) >> 16
+}
+
+pub fn sheaves<'a>(rows: impl IntoIterator<Item = &'a Unlisted>) -> Vec<Sheaf> {
+    let mut known: HashMap<(Option<Uuid>, Option<&str>, &str, i64), usize> = HashMap::new();
     let mut sheaves: Vec<Sheaf> = Vec::new();
     for Unlisted { session, tool, outcome, pos } in rows {
-        let nth = *known.entry((*session, tool.as_deref(), outcome)).or_insert_with(|| {
+        let nth = *known.entry((*session, tool.as_deref(), outcome, moment(*pos))).or_insert_with(|| {
             sheaves.push(Sheaf {
                 session: session.map(|id| id.to_string()).unwrap_or_default(),
                 tool: tool.as_deref().unwrap_or_default().to_owned(),
@@ -97,7 +102,7 @@ impl Store {
             return Ok(());
         };
         let mut after = listed_pos.max(position(started_ms - LATEST_COMMIT_MS) - 1);
-        let mut sheaves: HashMap<(String, String, String), Vec<i64>> = HashMap::new();
+        let mut sheaves: HashMap<(String, String, String, i64), Vec<i64>> = HashMap::new();
         let (mut seq, mut last) = (listed, listed_pos);
         while seq < head {
             let page: Vec<Entry> = on_db!(self, |db| {
@@ -110,7 +115,8 @@ impl Store {
                 Place::read(body, |place| {
                     if place.chain == chain && place.seq > listed {
                         let found = place.found();
-                        let key = (found.session.to_owned(), found.tool.to_owned(), found.outcome.to_owned());
+                        let (session, tool) = (found.session.to_owned(), found.tool.to_owned());
+                        let key = (session, tool, found.outcome.to_owned(), moment(*pos));
                         sheaves.entry(key).or_default().push(*pos);
                         (seq, last) = (place.seq, *pos);
                     }
@@ -119,7 +125,7 @@ impl Store {
         }
         let sheaves: Vec<Sheaf> = sheaves
             .into_iter()
-            .map(|((session, tool, outcome), places)| Sheaf { session, tool, outcome, places })
+            .map(|((session, tool, outcome, _), places)| Sheaf { session, tool, outcome, places })
             .collect();
         on_db!(self, |db, inserts| {
             let mut transaction = db.begin().await?;

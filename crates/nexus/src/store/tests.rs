@@ -44,6 +44,8 @@ on_both! {
     the_chains_of_several_processes_verify_together
     whatever_is_changed_missing_or_moved_is_named
     what_is_pruned_is_vouched_for
+    a_chain_that_is_written_anew_does_not_fit_the_next
+    no_pruned_part_vouches_for_itself_or_is_left_without_a_word
     a_begun_write_is_known_until_it_ends
     rows_may_be_listed_later_and_by_the_next_process
     a_batch_whose_fate_was_unknown_is_not_written_twice
@@ -297,6 +299,47 @@ async fn what_is_pruned_is_vouched_for(store: Store) {
     assert!(findings(&store).await[0].contains("does not vouch for what was pruned"), "{:?}", findings(&store).await);
 }
 
+async fn a_chain_that_is_written_anew_does_not_fit_the_next(store: Store) {
+    let mut one = Chain::new("home");
+    let mut forged = one.clone_for_tests();
+    let rows = |word: &str| -> Vec<Row> { (0..5).map(|_| Row::new(Event::HubStarted).detail(word)).collect() };
+    store.append(&mut one, &rows("true"), List::Now).await.unwrap();
+    filled(&store, 3).await;
+    assert_eq!(findings(&store).await, [""; 0]);
+    let last = store.following(&Filter::default(), -1, 5).await.unwrap()[4].pos;
+    tamper(&store, &format!("DELETE FROM audit WHERE pos <= {last}")).await;
+    tamper(&store, &format!("DELETE FROM audit_place WHERE last <= {last}")).await;
+    tamper(&store, &format!("DELETE FROM chain WHERE id = '{}'", one.id)).await;
+    store.append(&mut forged, &rows("false"), List::Now).await.unwrap();
+    let unlike = format!("row 5 of chain {} is not the one that the next chain began behind", one.id);
+    assert!(findings(&store).await.contains(&unlike), "{:?}", findings(&store).await);
+}
+
+async fn no_pruned_part_vouches_for_itself_or_is_left_without_a_word(store: Store) {
+    let one = filled(&store, 20).await;
+    let mut two = filled(&store, 5).await;
+    let all = store.following(&Filter::default(), -1, 100).await.unwrap();
+    let prune = async |two: &mut Chain, before: i64| {
+        let cut = store.cut(before).await.unwrap();
+        let vouching = |mark: &super::chain::Mark| Row { detail: Some(mark.vouched()), ..Row::new(Event::Pruned) };
+        let rows: Vec<Row> = cut.marks.iter().map(vouching).collect();
+        store.append_marked(two, &rows, &cut.marks, List::Now).await.unwrap();
+        while store.delete_before(before).await.unwrap() {}
+        cut.marks.len()
+    };
+    assert_eq!(prune(&mut two, all[20].pos).await, 1);
+    assert_eq!(findings(&store).await, [""; 0]);
+    // The second cut takes the row away that vouches for the first one.
+    store.append(&mut two, &[Row::new(Event::HubStarted)], List::Now).await.unwrap();
+    let newest = store.newest(&Filter::default(), None, 1).await.unwrap()[0].pos;
+    assert_eq!(prune(&mut two, newest).await, 2);
+    assert_eq!(findings(&store).await, [""; 0]);
+
+    let vouching = format!("pruned_by_chain = '{}', pruned_by_seq = 1", one.id);
+    tamper(&store, &format!("UPDATE chain SET {vouching} WHERE id = '{}'", one.id)).await;
+    assert!(findings(&store).await[0].contains("it vouches for"), "{:?}", findings(&store).await);
+}
+
 async fn a_begun_write_is_known_until_it_ends(store: Store) {
     let mut chain = Chain::new("home");
     let write = |row: Row, event: Event, id: Uuid| {
@@ -352,10 +395,14 @@ async fn rows_may_be_listed_later_and_by_the_next_process(store: Store) {
 async fn a_batch_whose_fate_was_unknown_is_not_written_twice(store: Store) {
     let mut chain = filled(&store, 3).await;
     let before = chain.clone_for_tests();
-    store.append(&mut chain, &[Row::new(Event::HubStopped)], List::Now).await.unwrap();
+    let row = Row::new(Event::HubStopped);
+    store.append(&mut chain, std::slice::from_ref(&row), List::Later).await.unwrap();
     // As if the answer to the last commit had not come.
-    let mut unsure = before.unsure_of(&chain);
-    assert_eq!(store.append(&mut unsure, &[Row::new(Event::HubStarted)], List::Now).await.unwrap(), Appended::Earlier);
+    let mut unsure = before.unsure_of(&chain, vec![row.id]);
+    let next = [Row::new(Event::HubStarted)];
+    assert_eq!(store.append(&mut unsure, &next, List::Now).await.unwrap(), Appended::Earlier(vec![row.id]));
+    assert!(unsure.has_unlisted(), "what the earlier batch had to list is looked up");
+    store.list(&mut unsure).await.unwrap();
     assert_eq!(store.append(&mut unsure, &[Row::new(Event::HubStarted)], List::Now).await.unwrap(), Appended::Written);
     assert_eq!(store.audit_rows().await.unwrap(), 5);
     assert_eq!(findings(&store).await, [""; 0]);
@@ -383,6 +430,8 @@ async fn a_damaged_file_is_told_by_sqlite_itself() {
     let store = Store::open(folder.path(), None).await.unwrap();
     filled(&store, 200).await;
     assert!(store.integrity().await.unwrap().is_empty());
+    let Db::Sqlite(db) = &store.db else { panic!("it is SQLite") };
+    sqlx::query("PRAGMA wal_checkpoint(TRUNCATE)").execute(db).await.unwrap();
     store.close().await;
     let path = folder.path().join("nexus.db");
     let mut bytes = std::fs::read(&path).unwrap();

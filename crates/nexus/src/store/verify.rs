@@ -60,14 +60,22 @@ struct ChainRow {
     pruned_by_seq: i64,
 }
 
+/// What another chain says of a row.
+enum Want {
+    /// The next chain began behind this hash.
+    Hash(String),
+    /// It vouches for a pruned part, in these words.
+    Words(String),
+}
+
 /// How far a chain has been followed.
 struct Walk {
     row: ChainRow,
     seq: i64,
     /// None: what came before is unknown, and has been reported.
     hash: Option<Hash>,
-    /// Rows that others rely on: their hash, or the words with which they vouch.
-    wanted: BTreeMap<i64, Option<String>>,
+    /// Rows that others rely on.
+    wanted: BTreeMap<i64, Vec<Want>>,
 }
 
 #[derive(Clone, Copy)]
@@ -266,16 +274,17 @@ fn unreadable(at: i64, error: &StoreError) -> String {
 
 fn begin(chains: Vec<ChainRow>, verified: &mut Verified) -> HashMap<String, Walk> {
     verified.chains = chains.len();
-    let mut wanted: HashMap<String, BTreeMap<i64, Option<String>>> = HashMap::new();
+    let mut wanted: HashMap<String, BTreeMap<i64, Vec<Want>>> = HashMap::new();
     for row in &chains {
         // The last row that the next chain saw must be there, or pruned.
         if !row.previous_id.is_empty() {
-            wanted.entry(row.previous_id.clone()).or_default().entry(row.previous_seq).or_insert(None);
+            let rows = wanted.entry(row.previous_id.clone()).or_default();
+            rows.entry(row.previous_seq).or_default().push(Want::Hash(row.previous_hash.clone()));
         }
         if row.pruned_seq > 0 {
             let mark = Link { chain: row.id.clone(), seq: row.pruned_seq, hash: row.pruned_hash.clone() };
-            let words = Some(mark.vouched());
-            wanted.entry(row.pruned_by_chain.clone()).or_default().insert(row.pruned_by_seq, words);
+            let rows = wanted.entry(row.pruned_by_chain.clone()).or_default();
+            rows.entry(row.pruned_by_seq).or_default().push(Want::Words(mark.vouched()));
         }
         verified.pruned += row.pruned_seq;
     }
@@ -294,20 +303,6 @@ fn begin(chains: Vec<ChainRow>, verified: &mut Verified) -> HashMap<String, Walk
         .collect();
     for (missing, _) in wanted {
         verified.find(format!("chain {missing} is missing: another chain refers to it"));
-    }
-    for walk in walks.values() {
-        let Link { chain, seq, hash } = Link {
-            chain: walk.row.previous_id.clone(),
-            seq: walk.row.previous_seq,
-            hash: walk.row.previous_hash.clone(),
-        };
-        // A pruned row's hash is known only where it was the last one.
-        if let Some(before) = walks.get(&chain)
-            && before.row.pruned_seq == seq
-            && before.row.pruned_hash != hash
-        {
-            verified.find(format!("chain {} began behind another row {seq} of chain {chain}", walk.row.id));
-        }
     }
     walks
 }
@@ -359,11 +354,18 @@ fn check_place(
         verified.find(format!("row {seq} of chain {chain} (at {pos}) was changed, or the one before it"));
     }
     walk.hash = Some(says);
-    if let Some(words) = walk.wanted.remove(&seq)
-        && let Some(words) = words
-        && !(event == "pruned" && Kept::parse(body).is_ok_and(|kept| kept.detail.as_deref() == Some(&words)))
-    {
-        verified.find(format!("row {seq} of chain {chain} does not vouch for what was pruned: {words}"));
+    for want in walk.wanted.remove(&seq).unwrap_or_default() {
+        match want {
+            Want::Hash(hash) if hash != hex(&says) => {
+                verified.find(format!("row {seq} of chain {chain} is not the one that the next chain began behind"));
+            }
+            Want::Words(words)
+                if event != "pruned" || !Kept::parse(body).is_ok_and(|kept| kept.detail.as_ref() == Some(&words)) =>
+            {
+                verified.find(format!("row {seq} of chain {chain} does not vouch for what was pruned: {words}"));
+            }
+            Want::Hash(_) | Want::Words(_) => {}
+        }
     }
 }
 
@@ -379,9 +381,23 @@ fn end(walks: &HashMap<String, Walk>, verified: &mut Verified) {
             let first = walk.row.listed_seq + 1;
             verified.find(format!("rows from {first} on of chain {chain} are not found by session, tool and outcome"));
         }
-        for (seq, words) in walk.wanted.iter().filter(|(seq, _)| **seq > walk.row.pruned_seq) {
-            let why = words.as_deref().unwrap_or("the next chain began behind it");
-            verified.find(format!("row {seq} of chain {chain} is missing: {why}"));
+        for (seq, want) in walk.wanted.iter().flat_map(|(seq, wants)| wants.iter().map(move |want| (seq, want))) {
+            match want {
+                // Its hash is known only if it was the last one that was pruned.
+                Want::Hash(hash) if *seq <= walk.row.pruned_seq => {
+                    if *seq == walk.row.pruned_seq && *hash != walk.row.pruned_hash {
+                        verified.find(format!(
+                            "row {seq} of chain {chain} was not the one that the next chain began behind"
+                        ));
+                    }
+                }
+                Want::Hash(_) => {
+                    verified.find(format!("row {seq} of chain {chain} is missing: the next chain began behind it"))
+                }
+                Want::Words(words) => {
+                    verified.find(format!("row {seq} of chain {chain} is missing: it vouches for {words}"))
+                }
+            }
         }
     }
 }

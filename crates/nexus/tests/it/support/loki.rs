@@ -67,10 +67,6 @@ pub struct State {
 }
 
 impl State {
-    pub fn ids(&self) -> Vec<&str> {
-        self.rows.iter().map(|row| row.metadata["id"].as_str()).collect()
-    }
-
     pub fn lines(&self) -> Vec<&str> {
         self.rows.iter().map(|row| row.line.as_str()).collect()
     }
@@ -159,8 +155,7 @@ impl Loki {
     #[track_caller]
     pub fn reaches(&self, what: &str, so: impl Fn(&State) -> bool) -> impl Future<Output = State> {
         let mut state = self.inner.state.subscribe();
-        let waiting = within(what, async move { state.wait_for(|state| so(state)).await.unwrap().clone() });
-        async move { waiting.await }
+        within(what, async move { state.wait_for(|state| so(state)).await.unwrap().clone() })
     }
 }
 
