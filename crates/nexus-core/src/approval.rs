@@ -20,9 +20,11 @@ use thiserror::Error;
 use tokio::sync::watch;
 use uuid::Uuid;
 
+use crate::arguments::Arguments;
 use crate::audit::{Event, NotRecorded, Row, Sink};
 use crate::call::CallKey;
 use crate::clock;
+use crate::error::ToolError;
 use crate::gate::{About, Answer, By, Why, Writes};
 use crate::provider::{Origin, Own};
 use crate::session::Session;
@@ -163,8 +165,21 @@ pub enum NotSettled {
     SessionGone(Code),
     #[error("the code {0} is about all writes of its session; approve it without --once")]
     NotOnce(Code),
+    #[error("only the operator can allow the call {0}, at the hub's command line")]
+    OnlyOperator(Code),
     #[error(transparent)]
     NotRecorded(#[from] NotRecorded),
+}
+
+impl NotSettled {
+    /// What a model is told that brought the code.
+    fn into_error(self) -> ToolError {
+        match self {
+            NotSettled::NotRecorded(_) => ToolError::failed(self),
+            NotSettled::OnlyOperator(_) => ToolError::refused(self).hint("ask them to; do not try another way"),
+            _ => ToolError::refused(self).hint("make the call itself again; its answer has a code that is good"),
+        }
+    }
 }
 
 /// The desk, and how a human is asked at all.
@@ -202,7 +217,8 @@ impl Approvals {
     pub fn asked_by(&self, session: &Session, code: &Code) -> Option<Shown> {
         let mut desk = self.desk.lock();
         desk.sweep(clock::monotonic_ms());
-        desk.open().find(|waiting| waiting.code == *code && waiting.session_id == session.id).map(Waiting::shown)
+        let asked = |waiting: &&Waiting| waiting.code == *code && waiting.session_id == session.id;
+        desk.open().find(asked).filter(|waiting| waiting.about != About::Unlock).map(Waiting::shown)
     }
 
     /// The operator says yes. Gives what was approved, and how far: a call that is to be confirmed every time is
@@ -224,7 +240,7 @@ impl Approvals {
         self.record(Event::Denied, &found, &session, Answer::No, By::Operator).await?;
         {
             let mut grants = session.grants.lock();
-            grants.forget_once(&found.call);
+            grants.deny(found.call);
             if found.standing == Standing::Session && matches!(found.about, About::ApproveWrites | About::Unlock) {
                 grants.writes = Writes::Locked;
             }
@@ -234,14 +250,34 @@ impl Approvals {
         Ok(found.shown())
     }
 
-    /// The operator said yes in chat to one waiting call of this session.
-    pub(crate) async fn allow_once(&self, code: &Code, session: &Session) -> Result<Shown, NotSettled> {
+    /// A human said yes to one waiting call of this session, through whom `by` says. What the operator has answered
+    /// is no question any more: no tool changes a no of theirs, or renews a yes.
+    pub(crate) async fn allow_once(&self, code: &Code, session: &Session, by: Option<By>) -> Result<Shown, NotSettled> {
         let (found, asked_in) = self.find(code)?;
-        if asked_in.id != session.id || found.about == About::Unlock {
+        if asked_in.id != session.id || found.standing != Standing::Open || found.about == About::Unlock {
             return Err(NotSettled::Unknown(code.clone()));
         }
-        self.grant(&found, &asked_in, Scope::Once, By::Chat).await?;
+        let by = by.filter(|by| self.mode != Mode::Operator || *by == By::Operator);
+        let by = by.ok_or_else(|| NotSettled::OnlyOperator(code.clone()))?;
+        self.grant(&found, &asked_in, Scope::Once, by).await?;
         Ok(found.shown())
+    }
+
+    /// Nobody is asked about a code that names no open question of this session.
+    pub(crate) fn worth_asking(
+        &self,
+        origin: &Origin,
+        arguments: &Arguments,
+        session: &Session,
+    ) -> Result<(), ToolError> {
+        if *origin != Origin::Own(Own::Gate) {
+            return Ok(());
+        }
+        let code = arguments.parse::<ApproveWrites>().ok().and_then(|asked| asked.code);
+        match code.map(|code| Code::typed(&code)) {
+            Some(code) if self.asked_by(session, &code).is_none() => Err(NotSettled::Unknown(code).into_error()),
+            _ => Ok(()),
+        }
     }
 
     /// Puts a question on the desk. The same call of the same session keeps its code.
@@ -266,12 +302,7 @@ impl Approvals {
         if ticket.ends_ms <= clock::monotonic_ms() {
             return Err(Why::Expired);
         }
-        taken.ok_or(Why::Replayed)
-    }
-
-    /// Whether the operator has said no to this call.
-    pub(crate) fn denied(&self, session: Uuid, call: &CallKey) -> bool {
-        self.desk.lock().find_call(session, call, clock::monotonic_ms()) == Some(Standing::Denied)
+        taken
     }
 
     /// The question of a call has its answer.
@@ -293,7 +324,8 @@ impl Approvals {
     fn find(&self, code: &Code) -> Result<(Waiting, Arc<Session>), NotSettled> {
         let found = self.desk.lock().find(code, clock::monotonic_ms());
         let found = found.ok_or_else(|| NotSettled::Unknown(code.clone()))?;
-        let session = found.session.upgrade().ok_or_else(|| NotSettled::SessionGone(code.clone()))?;
+        let session = found.session.upgrade().filter(|session| !session.is_over());
+        let session = session.ok_or_else(|| NotSettled::SessionGone(code.clone()))?;
         Ok((found, session))
     }
 
@@ -302,6 +334,9 @@ impl Approvals {
         self.record(Event::Approved, found, session, scope.answer(), by).await?;
         {
             let mut grants = session.grants.lock();
+            if by == By::Operator {
+                grants.lift_denial(&found.call);
+            }
             match scope {
                 Scope::Once => {
                     grants.allow_once(found.call, by, clock::monotonic_ms() + millis(CODE_LIFE));

@@ -94,9 +94,9 @@ pub struct Progress {
 pub trait Client: Any + Send + Sync {
     fn progress(&self, step: Progress);
 
-    /// The caller as their key is in force now, which a call that waited looks at again. None: as at the start.
-    fn principal_now(&self) -> Option<Arc<Principal>> {
-        None
+    /// The caller as their key is in force now, which a call that waited looks at again. None: it no longer is.
+    fn principal_now(&self, then: &Arc<Principal>) -> Option<Arc<Principal>> {
+        Some(then.clone())
     }
 }
 

@@ -6,6 +6,8 @@ use std::fmt;
 mod ahead;
 mod assigned;
 mod clue;
+mod code;
+mod expression;
 mod fields;
 mod kept;
 mod lines;
@@ -17,9 +19,10 @@ mod schema;
 mod shapes;
 #[cfg(test)]
 mod tests;
+mod tokens;
 mod value;
 
-pub use kept::arguments;
+pub use kept::{arguments, whole_arguments};
 pub(crate) use names::names_a_secret;
 pub use output::{json, own_values_of_reply, reply};
 pub use own::{can_be_learnt, learn, own_values};

@@ -31,7 +31,7 @@ use crate::exchange::{AskError, Exchange};
 use crate::seal::Seal;
 use crate::version::FIRST_WITH_ELICITATION;
 use crate::wire::Params;
-use question::{answer_of, elicitation, waiting_for};
+use question::{NOT_ASKED, UNANSWERED, answer_of, elicitation, waiting_for};
 
 /// How long a call waits for the human in the old era: below what clients wait for a tool.
 pub const PATIENCE: Duration = Duration::from_secs(50);
@@ -139,14 +139,14 @@ impl Asking {
     /// The old era: the call waits for its answer, and for its turn to ask.
     async fn now(&self, pending: Box<Pending>, exchange: &Exchange) -> Reply {
         let session = pending.session().clone();
-        let Some(_place) = session.queue(MOST_QUEUED) else { return self.waiting(*pending, exchange, "unanswered") };
+        let Some(_place) = session.queue(MOST_QUEUED) else { return self.waiting(*pending, exchange, NOT_ASKED) };
         let ends = Instant::now() + self.patience;
         let mut wait = Wait { changes: pending.changes(), ends, closing: &self.closing, exchange };
         // From here on the operator sees it too.
         pending.code();
-        let (pending, turn) = match wait.until(pending, session.turn_to_ask()).await {
+        let (pending, turn) = match wait.until(pending, exchange.peer.turn_to_ask()).await {
             Waited::Came(pending, turn) => (pending, turn),
-            other => return self.end(other, exchange).await,
+            other => return self.end(other, exchange, NOT_ASKED).await,
         };
         // Whoever asked before may have been answered with yes to all.
         let pending = match pending.look() {
@@ -162,7 +162,7 @@ impl Asking {
             Waited::Came(pending, answer) => (pending, answer),
             other => {
                 drop(turn);
-                return self.end(other, exchange).await;
+                return self.end(other, exchange, UNANSWERED).await;
             }
         };
         let heard = match answer {
@@ -182,9 +182,9 @@ impl Asking {
         }
     }
 
-    async fn end<T>(&self, waited: Waited<T>, exchange: &Exchange) -> Reply {
+    async fn end<T>(&self, waited: Waited<T>, exchange: &Exchange, how: &'static str) -> Reply {
         match waited {
-            Waited::Came(pending, _) | Waited::TooLong(pending) => self.waiting(*pending, exchange, "unanswered"),
+            Waited::Came(pending, _) | Waited::TooLong(pending) => self.waiting(*pending, exchange, how),
             Waited::Settled(ready) => ready.run().await,
             Waited::Over(reply) => reply,
         }
@@ -218,9 +218,12 @@ enum Waited<T> {
 impl Wait<'_> {
     async fn until<T>(&mut self, mut pending: Box<Pending>, work: impl Future<Output = T>) -> Waited<T> {
         tokio::pin!(work);
+        let session = pending.session().clone();
         loop {
             tokio::select! {
                 biased;
+                // The client ended it, its lease ran out, or its key was revoked.
+                () = session.ended() => return Waited::Over(pending.cancelled()),
                 () = self.exchange.cancel.cancelled() => return Waited::Over(pending.cancelled()),
                 () = self.exchange.outbox.closed() => return Waited::Over(pending.cancelled()),
                 done = &mut work => return Waited::Came(pending, done),

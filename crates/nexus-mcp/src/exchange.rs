@@ -10,13 +10,14 @@ use parking_lot::Mutex;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use thiserror::Error;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Semaphore, SemaphorePermit, mpsc, oneshot};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use nexus_core::call::{Client, Progress};
 use nexus_core::principal::Principal;
 use nexus_core::session::{Era, Session};
 
+use crate::front::auth::Keys;
 use crate::wire::{self, RequestId, RpcError};
 
 /// Messages to the client that are not yet written. A client that does not read loses progress
@@ -34,6 +35,17 @@ pub struct Peer {
     asked: AtomicU64,
     waiting: Mutex<HashMap<RequestId, Waiting>>,
     running: Mutex<HashMap<RequestId, CancellationToken>>,
+    /// One question at a time: the answer to the first may answer the rest.
+    asking: Turn,
+}
+
+#[derive(Debug)]
+struct Turn(Semaphore);
+
+impl Default for Turn {
+    fn default() -> Self {
+        Self(Semaphore::new(1))
+    }
 }
 
 type Waiting = oneshot::Sender<Result<Box<RawValue>, Box<RawValue>>>;
@@ -50,6 +62,11 @@ impl Peer {
         }
         running.insert(id.clone(), cancel.clone());
         Some(Running { peer: self.clone(), id: id.clone() })
+    }
+
+    /// Comes back when no other question is being put to this client. None: never.
+    pub async fn turn_to_ask(&self) -> Option<SemaphorePermit<'_>> {
+        self.asking.0.acquire().await.ok()
     }
 
     /// The client no longer wants the answer.
@@ -129,6 +146,8 @@ pub struct Exchange {
     pub client_name: Option<Arc<str>>,
     /// Something that is to end with the exchange.
     pub held: Option<DropGuard>,
+    /// The keys in force, where it came with one.
+    pub keys: Option<Arc<Keys>>,
     /// An error that takes the place of the tool's reply.
     verdict: Mutex<Option<RpcError>>,
 }
@@ -173,6 +192,7 @@ impl Exchange {
             outbox,
             client_name: None,
             held: None,
+            keys: None,
             verdict: Mutex::new(None),
         }
     }
@@ -242,6 +262,13 @@ impl Drop for Forget<'_> {
 }
 
 impl Client for Exchange {
+    fn principal_now(&self, then: &Arc<Principal>) -> Option<Arc<Principal>> {
+        match &self.keys {
+            Some(keys) => keys.now(then),
+            None => Some(then.clone()),
+        }
+    }
+
     fn progress(&self, step: Progress) {
         let Some(token) = &self.progress_token else { return };
         let mut params = json!({ "progressToken": token, "progress": step.done });

@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::sync::watch;
 
-use nexus_core::principal::Principal;
+use nexus_core::principal::{Principal, PrincipalId};
 use nexus_core::tasks::Tasks;
 
 use crate::server::Server;
@@ -71,12 +71,29 @@ impl Front {
 impl Front {
     /// Comes back when a principal may no longer be here, for streams that outlive the request that opened them.
     async fn revoked(&self, principal: &Principal, keys: &mut watch::Receiver<u64>) {
-        let keyless = self.settings.keyless.as_ref().is_some_and(|keyless| keyless.id == principal.id);
-        while keyless || self.keys.admits(principal) {
+        while self.admits(&principal.id) {
             if keys.changed().await.is_err() {
                 return;
             }
         }
+    }
+
+    fn admits(&self, principal: &PrincipalId) -> bool {
+        self.is_keyless(principal) || self.keys.admits(principal)
+    }
+
+    fn is_keyless(&self, principal: &PrincipalId) -> bool {
+        self.settings.keyless.as_ref().is_some_and(|keyless| keyless.id == *principal)
+    }
+
+    /// Ends the sessions of keys that are revoked or have run out.
+    fn end_revoked_sessions(&self) {
+        self.sessions.end_where(|principal| !self.admits(principal), "its key is gone");
+    }
+
+    /// The keys in which a call that waited looks its own up again.
+    fn keys_of(&self, principal: &Principal) -> Option<Arc<auth::Keys>> {
+        (!self.is_keyless(&principal.id)).then(|| self.keys.clone())
     }
 }
 

@@ -117,6 +117,7 @@ impl Server {
                 client_name: exchange.client_name.clone(),
                 cancel: exchange.cancel.clone(),
                 client: exchange.clone(),
+                answered: None,
             },
         };
         let reply = match self.hub.call(call).await {

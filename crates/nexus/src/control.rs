@@ -1,7 +1,7 @@
 //! The Unix sockets in the data folder: how the command line reaches a running hub. Never through MCP.
 //!
 //! The holder listens at `control.sock`. A `nexus stdio` beside it has questions of its own and listens for what
-//! the operator says to them at `door-PID.sock`.
+//! the operator says to them at `door-PID-RANDOM.sock`.
 
 use std::fs::File;
 use std::io;
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, join_all};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
@@ -21,6 +21,7 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
+use uuid::Uuid;
 
 use nexus_core::approval::{Approvals, Code, NotSettled, Scope, Shown};
 use nexus_core::audit::Sink;
@@ -73,6 +74,8 @@ const CONTROL: &str = "control.sock";
 
 const LONGEST_ORDER: u64 = 64 * 1024;
 const PATIENCE: Duration = Duration::from_secs(10);
+/// For one of several: a stopped process is not waited for.
+const SHORT_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Carries out one order. The command line does the same itself when no hub is running.
 pub async fn carry_out(order: Order, keyring: &Keyring, audit: &dyn Sink) -> Answer {
@@ -109,27 +112,47 @@ async fn settle(order: &Order, approvals: &Approvals) -> Option<Answer> {
 
 /// Asks the holder of a data folder.
 pub async fn ask(data: &Path, order: &Order) -> Result<Answer> {
-    ask_at(data, CONTROL, order).await
+    ask_at(data, CONTROL, order, PATIENCE).await
+}
+
+/// What came of asking every process.
+#[derive(Debug, Default)]
+pub struct Asked {
+    pub answers: Vec<Answer>,
+    /// What is wrong with those that do not answer.
+    pub silent: Vec<String>,
 }
 
 /// Asks every process that may have questions: the holder, and the doors beside it, until one knows the code that
-/// the order names. Sockets of dead ones are removed.
-pub async fn ask_all(data: &Path, order: &Order) -> Result<Vec<Answer>> {
-    let mut answers = Vec::new();
-    for name in sockets(data) {
-        match ask_at(data, &name, order).await {
+/// the order names. Sockets of dead ones are removed; one that hangs keeps nobody from the others.
+pub async fn ask_all(data: &Path, order: &Order) -> Asked {
+    let (names, mut asked, mut awake) = (sockets(data), Asked::default(), Vec::new());
+    let heard = join_all(names.iter().map(|name| ask_at(data, name, &Order::Pending, SHORT_PATIENCE))).await;
+    for (name, heard) in names.into_iter().zip(heard) {
+        match heard {
+            Ok(answer) => awake.push((name, answer)),
+            Err(error) if is_dead(&error) => forget(data, &name),
+            Err(error) => asked.silent.push(format!("{error:#}")),
+        }
+    }
+    if matches!(order, Order::Pending) {
+        asked.answers = awake.into_iter().map(|(_, answer)| answer).collect();
+        return asked;
+    }
+    // One after the other: a process may listen at two sockets, and must not be told twice.
+    for (name, _) in awake {
+        match ask_at(data, &name, order, PATIENCE).await {
             Ok(answer) => {
-                let settled = !matches!(answer, Answer::Waiting(_) | Answer::NoSuchCode(_));
-                answers.push(answer);
+                let settled = !matches!(answer, Answer::NoSuchCode(_));
+                asked.answers.push(answer);
                 if settled {
                     break;
                 }
             }
-            Err(error) if is_dead(&error) => forget(data, &name),
-            Err(error) => return Err(error),
+            Err(error) => asked.silent.push(format!("{error:#}")),
         }
     }
-    Ok(answers)
+    asked
 }
 
 /// The names of all sockets in a data folder, the holder's first.
@@ -143,7 +166,8 @@ fn sockets(data: &Path) -> Vec<String> {
 
 /// The process behind a door's socket.
 fn door_of(name: &str) -> Option<u32> {
-    name.strip_prefix("door-")?.strip_suffix(".sock")?.parse().ok()
+    let (pid, _) = name.strip_prefix("door-")?.strip_suffix(".sock")?.split_once('-')?;
+    pid.parse().ok()
 }
 
 fn is_dead(error: &anyhow::Error) -> bool {
@@ -158,7 +182,7 @@ fn forget(data: &Path, name: &str) {
     }
 }
 
-async fn ask_at(data: &Path, name: &str, order: &Order) -> Result<Answer> {
+async fn ask_at(data: &Path, name: &str, order: &Order, patience: Duration) -> Result<Answer> {
     let path = data.join(name);
     let asking = async {
         let (_folder, address) = short(data, name)?;
@@ -170,7 +194,7 @@ async fn ask_at(data: &Path, name: &str, order: &Order) -> Result<Answer> {
         BufReader::new(stream).read_line(&mut answer).await?;
         anyhow::Ok(serde_json::from_str(&answer)?)
     };
-    match timeout(PATIENCE, asking).await {
+    match timeout(patience, asking).await {
         Ok(answer) => answer.with_context(|| format!("asking the running hub at {}", path.display())),
         Err(_) => bail!("the running hub does not answer at {}", path.display()),
     }
@@ -207,7 +231,8 @@ pub fn listen(
 
 /// Listens for what the operator says to this process's own questions, until it ends.
 pub fn listen_beside(data: &Path, hub: Arc<Hub>, tasks: &Tasks) -> io::Result<()> {
-    let name = format!("door-{}.sock", std::process::id());
+    // A process of another namespace may have the same number: neither takes the other's socket away.
+    let name = format!("door-{}-{}.sock", std::process::id(), Uuid::new_v4().simple());
     serve(data, &name, CancellationToken::new(), None, tasks, move |order| {
         let hub = hub.clone();
         async move {

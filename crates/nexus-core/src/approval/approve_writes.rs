@@ -64,23 +64,23 @@ impl Tool<Approvals> for ApproveWrites {
     }
 
     async fn run(self, approvals: &Approvals, cx: &CallCx) -> ToolResult<Approved> {
-        if let Some(code) = &self.code {
-            let allowed = approvals.allow_once(&Code::typed(code), &cx.session).await.map_err(|error| match error {
-                NotSettled::NotRecorded(_) => ToolError::failed(error),
-                _ => ToolError::refused(error).hint("make the call itself again; its answer has a code that is good"),
-            })?;
+        // What is free needs no yes, and a yes would outlive the level that made it free.
+        let free = cx.principal.level_now() == Level::Yolo;
+        if let Some(code) = self.code.as_deref().filter(|_| !free) {
+            let allowed = approvals.allow_once(&Code::typed(code), &cx.session, cx.answered).await;
+            let allowed = allowed.map_err(NotSettled::into_error)?;
             let next = format!("Call `{}` again with the same arguments; it runs once.", allowed.tool);
             return Ok(Approved { writes: State::Once, next });
         }
-        let (writes, next) = match (cx.principal.level_now(), cx.session.grants.lock().writes) {
-            (Level::Yolo, _) => (State::Free, "This key needs no approval: just make the call."),
-            (_, Writes::Approved) => (
+        let (writes, next) = match (free, cx.session.grants.lock().writes) {
+            (true, _) => (State::Free, "This key needs no approval: just make the call."),
+            (false, Writes::Approved) => (
                 State::Approved,
                 "Writes of this session run until it ends, it is idle for long, or `revoke_writes` is called. \
                  Make the call again.",
             ),
             // Taken back while this ran.
-            (_, Writes::Locked) => (State::Locked, "The writes of this session are locked again."),
+            (false, Writes::Locked) => (State::Locked, "The writes of this session are locked again."),
         };
         Ok(Approved { writes, next: next.to_owned() })
     }

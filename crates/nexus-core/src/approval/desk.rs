@@ -9,7 +9,7 @@ use uuid::Uuid;
 use super::{CODE_LIFE, Code, Shown, millis};
 use crate::call::CallKey;
 use crate::clock;
-use crate::gate::About;
+use crate::gate::{About, Why};
 use crate::principal::PrincipalId;
 use crate::session::Session;
 
@@ -18,6 +18,15 @@ const MOST_OF_A_SESSION: usize = 32;
 /// Those of one key, over all its sessions.
 const MOST_OF_A_KEY: usize = 512;
 const MOST: usize = 4096;
+
+/// Bytes of one question's words that are kept; of more, the end is counted.
+const MOST_WORDS: usize = 64 * 1024;
+/// Bytes of all questions of one key, and of all keys.
+const MOST_BYTES_OF_A_KEY: usize = 8 * 1024 * 1024;
+const MOST_BYTES: usize = 64 * 1024 * 1024;
+
+/// Used tickets that are remembered, to tell a replay from an answer that came too late.
+const MOST_USED: usize = 4096;
 
 /// Tries of one call that may be on their way back with an answer.
 const MOST_TICKETS: usize = 16;
@@ -80,8 +89,8 @@ impl Waiting {
             about: facts.about,
             standing: Standing::Open,
             node: facts.node,
-            summary: facts.summary,
-            arguments: facts.arguments,
+            summary: bounded_summary(facts.summary),
+            arguments: bounded_arguments(facts.arguments),
             asked: clock::now(),
             ends_ms: now_ms + millis(CODE_LIFE),
             tickets: Vec::new(),
@@ -102,19 +111,55 @@ impl Waiting {
         }
     }
 
+    /// Its session is over: nobody can be given anything.
+    fn is_gone(&self) -> bool {
+        self.session.upgrade().is_none_or(|session| session.is_over())
+    }
+
+    /// A no holds as long as its session does.
+    fn is_over(&self, now_ms: i64) -> bool {
+        self.ends_ms <= now_ms && (self.standing != Standing::Denied || self.is_gone())
+    }
+
+    fn bytes(&self) -> usize {
+        self.summary.len() + self.arguments.len()
+    }
+
     fn is(&self, session: Uuid, call: &CallKey) -> bool {
         self.session_id == session && self.call == *call
     }
 }
 
+fn bounded_summary(summary: String) -> String {
+    if summary.len() <= MOST_WORDS {
+        return summary;
+    }
+    let (kept, rest) = summary.split_at(summary.floor_char_boundary(MOST_WORDS));
+    format!("{kept} … and {} characters more, which are not kept", rest.chars().count())
+}
+
+/// They were kept by their characters, of up to four bytes each. Half of a JSON document is none.
+fn bounded_arguments(arguments: Arc<str>) -> Arc<str> {
+    if arguments.len() <= 4 * MOST_WORDS {
+        return arguments;
+    }
+    serde_json::json!({ "not_shown": format!("{} bytes of arguments are too many to keep", arguments.len()) })
+        .to_string()
+        .into()
+}
+
 /// Oldest first. A look at all of them is cheap beside the human who is asked.
 #[derive(Debug, Default)]
-pub(super) struct Desk(VecDeque<Waiting>);
+pub(super) struct Desk {
+    asked: VecDeque<Waiting>,
+    /// Tickets that have counted, oldest first.
+    used: VecDeque<Uuid>,
+}
 
 impl Desk {
     pub(super) fn put(&mut self, facts: Facts, now_ms: i64) -> Code {
         self.sweep(now_ms);
-        if let Some(known) = self.0.iter_mut().find(|waiting| waiting.is(facts.session.id, &facts.call)) {
+        if let Some(known) = self.asked.iter_mut().find(|waiting| waiting.is(facts.session.id, &facts.call)) {
             known.ends_ms = now_ms + millis(CODE_LIFE);
             known.about = facts.about;
             if known.standing != Standing::Denied {
@@ -123,51 +168,61 @@ impl Desk {
             return known.code.clone();
         }
         let (session, key) = (facts.session.id, facts.principal.clone());
-        self.make_room(MOST_OF_A_SESSION, |waiting| waiting.session_id == session);
-        self.make_room(MOST_OF_A_KEY, |waiting| waiting.principal == key);
-        self.make_room(MOST, |_| true);
         let mut code = Code::random();
-        while self.0.iter().any(|waiting| waiting.code == code) {
+        while self.asked.iter().any(|waiting| waiting.code == code) {
             code = Code::random();
         }
-        self.0.push_back(Waiting::new(code.clone(), facts, now_ms));
+        let new = Waiting::new(code.clone(), facts, now_ms);
+        let bytes = new.bytes();
+        self.make_room(MOST_OF_A_SESSION, usize::MAX, |waiting| waiting.session_id == session);
+        self.make_room(MOST_OF_A_KEY, MOST_BYTES_OF_A_KEY - bytes, |waiting| waiting.principal == key);
+        self.make_room(MOST, MOST_BYTES - bytes, |_| true);
+        self.asked.push_back(new);
         code
     }
 
-    /// The oldest of those it is about gives way.
-    fn make_room(&mut self, most: usize, about: impl Fn(&Waiting) -> bool) {
-        if self.0.len() >= most
-            && self.0.iter().filter(|waiting| about(waiting)).count() >= most
-            && let Some(oldest) = self.0.iter().position(about)
-        {
-            self.0.remove(oldest);
+    /// The oldest of those it is about give way: first what nobody can answer, a no of the operator last.
+    fn make_room(&mut self, most: usize, most_bytes: usize, about: impl Fn(&Waiting) -> bool) {
+        loop {
+            let (count, bytes) = self
+                .asked
+                .iter()
+                .filter(|waiting| about(waiting))
+                .fold((0, 0), |(count, bytes), waiting| (count + 1, bytes + waiting.bytes()));
+            if count == 0 || (count < most && bytes <= most_bytes) {
+                return;
+            }
+            let oldest = |fits: &dyn Fn(&Waiting) -> bool| self.asked.iter().position(|w| about(w) && fits(w));
+            let goes = oldest(&Waiting::is_gone)
+                .or_else(|| oldest(&|waiting| waiting.standing != Standing::Denied))
+                .or_else(|| oldest(&|_| true));
+            goes.map(|goes| self.asked.remove(goes));
         }
     }
 
-    /// Clears away what is too old, and what was asked in sessions that are over.
+    /// Clears away what is too old. Of a session that is over the words go, and the code stays to be told so.
     pub(super) fn sweep(&mut self, now_ms: i64) {
-        self.0.retain(|waiting| waiting.ends_ms > now_ms && waiting.session.strong_count() > 0);
+        self.asked.retain(|waiting| !waiting.is_over(now_ms));
+        self.asked.iter_mut().filter(|waiting| waiting.is_gone()).for_each(|waiting| {
+            waiting.summary = String::new();
+            waiting.arguments = "null".into();
+        });
     }
 
     pub(super) fn open(&self) -> impl Iterator<Item = &Waiting> {
-        self.0.iter().filter(|waiting| waiting.standing == Standing::Open)
+        self.asked.iter().filter(|waiting| waiting.standing == Standing::Open && !waiting.is_gone())
     }
 
     pub(super) fn find(&self, code: &Code, now_ms: i64) -> Option<Waiting> {
-        self.0.iter().find(|waiting| waiting.code == *code && waiting.ends_ms > now_ms).cloned()
-    }
-
-    pub(super) fn find_call(&self, session: Uuid, call: &CallKey, now_ms: i64) -> Option<Standing> {
-        let found = self.0.iter().find(|waiting| waiting.is(session, call) && waiting.ends_ms > now_ms);
-        found.map(|waiting| waiting.standing)
+        self.asked.iter().find(|waiting| waiting.code == *code && !waiting.is_over(now_ms)).cloned()
     }
 
     pub(super) fn stand(&mut self, code: &Code, standing: Standing) {
-        self.0.iter_mut().filter(|waiting| waiting.code == *code).for_each(|waiting| waiting.standing = standing);
+        self.asked.iter_mut().filter(|waiting| waiting.code == *code).for_each(|waiting| waiting.standing = standing);
     }
 
     /// The writes of its session are approved: its other first writes wait for nobody any more. Answers that are on
-    /// their way are still known when they come.
+    /// their way are still known when they come. A no to one of them stays.
     pub(super) fn covered(&mut self, by: &Waiting) {
         let covers = |about: &About| match &by.about {
             About::ApproveWrites | About::Unlock => matches!(about, About::ApproveWrites | About::Unlock),
@@ -176,17 +231,19 @@ impl Desk {
         };
         let covered =
             |other: &Waiting| other.code != by.code && other.session_id == by.session_id && covers(&other.about);
-        self.0.retain(|other| !covered(other) || !other.tickets.is_empty());
-        self.0.iter_mut().filter(|other| covered(other)).for_each(|other| other.standing = Standing::Session);
+        let covered = |other: &Waiting| other.standing != Standing::Denied && covered(other);
+        self.asked.retain(|other| !covered(other) || !other.tickets.is_empty());
+        self.asked.iter_mut().filter(|other| covered(other)).for_each(|other| other.standing = Standing::Session);
     }
 
-    /// Its question is answered, unless other tries of the same call still wait for their answers.
+    /// Its question is answered, unless other tries of the same call still wait for their answers. A no stays.
     pub(super) fn close(&mut self, session: Uuid, call: &CallKey) {
-        self.0.retain(|waiting| !waiting.is(session, call) || !waiting.tickets.is_empty());
+        let stays = |waiting: &Waiting| waiting.standing == Standing::Denied || !waiting.tickets.is_empty();
+        self.asked.retain(|waiting| !waiting.is(session, call) || stays(waiting));
     }
 
     pub(super) fn add_ticket(&mut self, code: &Code, nonce: Uuid) {
-        if let Some(waiting) = self.0.iter_mut().find(|waiting| waiting.code == *code) {
+        if let Some(waiting) = self.asked.iter_mut().find(|waiting| waiting.code == *code) {
             if waiting.tickets.len() >= MOST_TICKETS {
                 waiting.tickets.remove(0);
             }
@@ -194,13 +251,21 @@ impl Desk {
         }
     }
 
-    /// Takes a ticket out: it works once.
-    pub(super) fn take_ticket(&mut self, nonce: Uuid) -> Option<Code> {
-        self.0.iter_mut().find_map(|waiting| {
+    /// Takes a ticket out: it works once. One that is neither known nor used has been forgotten with its question.
+    pub(super) fn take_ticket(&mut self, nonce: Uuid) -> Result<Code, Why> {
+        let taken = self.asked.iter_mut().find_map(|waiting| {
             let at = waiting.tickets.iter().position(|known| *known == nonce)?;
             waiting.tickets.remove(at);
             Some(waiting.code.clone())
-        })
+        });
+        let Some(code) = taken else {
+            return Err(if self.used.contains(&nonce) { Why::Replayed } else { Why::Expired });
+        };
+        if self.used.len() >= MOST_USED {
+            self.used.pop_front();
+        }
+        self.used.push_back(nonce);
+        Ok(code)
     }
 }
 
@@ -279,10 +344,11 @@ mod tests {
         let (one, two) = (Uuid::new_v4(), Uuid::new_v4());
         desk.add_ticket(&code, one);
         desk.add_ticket(&code, two);
-        assert_eq!(desk.take_ticket(one), Some(code.clone()));
-        assert_eq!(desk.take_ticket(one), None);
+        assert_eq!(desk.take_ticket(one), Ok(code.clone()));
+        assert_eq!(desk.take_ticket(one), Err(Why::Replayed));
+        assert_eq!(desk.take_ticket(Uuid::new_v4()), Err(Why::Expired), "forgotten, and never used");
         desk.close(session.id, &asked.call);
-        assert_eq!(desk.take_ticket(two), Some(code));
+        assert_eq!(desk.take_ticket(two), Ok(code));
         desk.close(session.id, &asked.call);
         assert_eq!(desk.open().count(), 0);
     }
@@ -299,5 +365,44 @@ mod tests {
         desk.covered(&waiting);
         let left: Vec<_> = desk.open().map(|waiting| waiting.code.clone()).collect();
         assert_eq!(left, [confirm, others]);
+    }
+
+    #[test]
+    fn a_no_is_not_covered_closed_crowded_out_or_forgotten_while_its_session_lives() {
+        let (mut desk, one) = (Desk::default(), session());
+        let asked = facts(&one, "a", 1);
+        let no = desk.put(asked.clone(), 0);
+        desk.stand(&no, Standing::Denied);
+        let unlock = desk.put(Facts { about: About::Unlock, ..facts(&one, "a", 2) }, 0);
+        let unlocked = desk.find(&unlock, 0).unwrap();
+        desk.covered(&unlocked);
+        desk.close(one.id, &asked.call);
+        (3..=MOST_OF_A_SESSION + 3).for_each(|call| drop(desk.put(facts(&one, "a", call), 0)));
+        desk.sweep(millis(CODE_LIFE) * 2);
+        assert_eq!(desk.find(&no, millis(CODE_LIFE) * 2).unwrap().standing, Standing::Denied);
+        one.end();
+        desk.sweep(millis(CODE_LIFE) * 2);
+        assert!(desk.find(&no, millis(CODE_LIFE) * 2).is_none());
+    }
+
+    #[test]
+    fn the_words_are_kept_whole_and_what_is_too_long_says_so() {
+        let (mut desk, one) = (Desk::default(), session());
+        let words = |length: usize, call| Facts {
+            summary: "x".repeat(length),
+            arguments: format!("\"{}\"", "y".repeat(length)).into(),
+            ..facts(&one, "a", call)
+        };
+        let shown = |desk: &Desk, code: &Code| desk.find(code, 0).unwrap().shown();
+        let whole = desk.put(words(50_000, 1), 0);
+        assert_eq!(shown(&desk, &whole).summary.len(), 50_000);
+        assert_eq!(shown(&desk, &whole).arguments.as_str().unwrap().len(), 50_000);
+        let long = desk.put(words(MOST_WORDS + 7, 2), 0);
+        assert!(shown(&desk, &long).summary.ends_with("… and 7 characters more, which are not kept"));
+        let long = desk.put(words(4 * MOST_WORDS, 3), 0);
+        assert!(shown(&desk, &long).arguments["not_shown"].as_str().unwrap().contains("262146 bytes"));
+        let many: Vec<_> = (0..200).map(|_| session()).collect();
+        many.iter().for_each(|session| drop(desk.put(Facts { session: session.clone(), ..words(50_000, 1) }, 0)));
+        assert!(desk.asked.iter().map(Waiting::bytes).sum::<usize>() <= MOST_BYTES_OF_A_KEY);
     }
 }

@@ -159,3 +159,25 @@ fn a_no_to_this_very_call_beats_every_yes_to_the_session_or_the_key() {
         assert_eq!(decided(&asker(Level::Trusted), &OWN, Access::Read), "allow");
     }
 }
+
+#[test]
+#[ignore = "a measurement: benches/audit"]
+fn how_fast_the_gate_decides() {
+    const TIMES: u32 = 1_000_000;
+    let grants = consents(Consent::All);
+    let askers = Level::ALL.map(|level| Asker {
+        level,
+        read_only: false,
+        approved: false,
+        always_ask: false,
+        denied: false,
+        grants: &grants,
+    });
+    let origins = [OWN, upstream()];
+    let started = std::time::Instant::now();
+    for nth in 0..TIMES as usize {
+        let decision = Gate.decide(&askers[nth % 3], &origins[nth % 2], std::hint::black_box(Access::Write));
+        std::hint::black_box(decision);
+    }
+    println!("RESULT the gate: {} ns a decision", started.elapsed().as_nanos() / u128::from(TIMES));
+}

@@ -88,11 +88,10 @@ impl Pending {
         self.approvals.changes()
     }
 
-    /// The decision as it is now: the key, its level and what was granted may have changed while it waited.
+    /// The decision as it is now: the key, its level and what was granted may have changed while it waited. None: the
+    /// session is over or the key gone.
     fn decide(&mut self) -> Option<Decision> {
-        if let Some(now) = self.cx.client.principal_now() {
-            self.cx.principal = now;
-        }
+        self.cx.principal = self.cx.client.principal_now(&self.cx.principal)?;
         if self.cx.session.is_over() {
             return None;
         }
@@ -137,11 +136,9 @@ impl Pending {
         self.record.end("waiting");
     }
 
-    /// The caller no longer wants to know, or may not.
+    /// The caller no longer wants to know, or may not. Who answers the question later is told so where its session is
+    /// over.
     pub fn cancelled(self) -> Reply {
-        if self.cx.session.is_over() {
-            self.close();
-        }
         self.record.cancelled()
     }
 
@@ -203,7 +200,7 @@ impl Pending {
             tool: row.tool.clone(),
             node: row.node.clone(),
             summary: self.summary().to_owned(),
-            arguments: row.arguments.clone(),
+            arguments: self.record.whole_arguments(),
             about: self.question.about.clone(),
         }
     }

@@ -19,6 +19,7 @@ use crate::provider::Intent;
 use crate::redact;
 use crate::reply::Reply;
 use crate::text;
+use crate::tool::ToolSpec;
 
 /// Characters of a summary that the record keeps. The arguments are there in full.
 const LONGEST_SUMMARY: usize = 2_100;
@@ -30,6 +31,8 @@ pub(super) struct Record {
     started: Instant,
     pub(super) arguments: Arguments,
     pub(super) row: CallRow,
+    /// None: no tool of ours.
+    spec: Option<Arc<ToolSpec>>,
     /// The summary as a human is to see it, where the row keeps only a part.
     whole: Option<String>,
     pub(super) detail: Option<String>,
@@ -68,6 +71,7 @@ impl Record {
             started: Instant::now(),
             arguments: args,
             row,
+            spec: found.map(|found| found.spec.clone()),
             whole: None,
             detail: None,
             unredacted: false,
@@ -92,6 +96,15 @@ impl Record {
     /// What would happen, whole.
     pub(super) fn summary(&self) -> &str {
         self.whole.as_deref().or(self.row.summary.as_deref()).unwrap_or_default()
+    }
+
+    /// The arguments as the operator may see them, as JSON: more of them than the row keeps.
+    pub(super) fn whole_arguments(&self) -> Arc<str> {
+        let secret: &[String] = self.spec.as_ref().map_or(&[], |spec| &spec.secret_fields);
+        match self.arguments.tree() {
+            Some(tree) => Value::Object(redact::whole_arguments(&tree, secret)).to_string().into(),
+            None => self.row.arguments.clone(),
+        }
     }
 
     /// A yes that waits for this call is not to be left behind.

@@ -3,7 +3,8 @@
 use std::ops::Range;
 
 use super::ahead::Wanted;
-use super::names::{Reach, counts};
+use super::fields::is_stored_login;
+use super::names::{Reach, begins, counts};
 use super::scan::{Command, Name, Scan};
 
 /// With these and another word after them, `token: expected a string` is a sentence.
@@ -56,14 +57,19 @@ impl Scan<'_, '_> {
             at += 1;
         }
         let Some((separator, after)) = self.separator(self.blanks_end(at)) else {
-            return self.option_value(name).or_else(|| self.paired(name)).or_else(|| self.tagged(name));
+            let option = self.option_value(name).or_else(|| self.netrc(name));
+            return option.or_else(|| self.paired(name)).or_else(|| self.tagged(name));
         };
+        let gap = after;
         let mut at = self.blanks_end(after);
         if quote.is_some() {
             at += self.bytes[at..].iter().take_while(|b| b.is_ascii_whitespace()).count();
         }
         let plain_colon = separator == Separator::Colon && quote.is_none();
-        if plain_colon && (self.in_path() || self.is_sentence(at)) {
+        if plain_colon && (self.in_path() || self.is_sentence(at) || (reach == Reach::Shy && self.is_prose(name))) {
+            return None;
+        }
+        if quote.is_none() && self.quote(at).is_none() && self.is_source(name, separator, gap, at) {
             return None;
         }
         if separator == Separator::Colon
@@ -82,7 +88,7 @@ impl Scan<'_, '_> {
             },
             _ => self.value(at),
         };
-        if self.is_count(name, &value) || self.is_switch(&value) {
+        if self.is_count(name, &value) || self.is_switch(&value) || self.is_setting(name, &value) {
             return None;
         }
         self.without_scheme(value)
@@ -178,18 +184,76 @@ impl Scan<'_, '_> {
     pub(super) fn attached(&mut self) -> Option<Range<usize>> {
         let value = self.at + 2;
         let option = self.bytes.get(self.at..value)?;
-        if self.byte(value).is_none_or(|b| b.is_ascii_whitespace()) {
+        if self.byte(value).is_none_or(|b| b.is_ascii_whitespace() || b == b'=') || self.is_spared(self.at) {
             return None;
         }
         match (self.command?, option) {
             (Command::Curl, b"-u") => self.login(value),
-            (Command::MySql, b"-p") => self.some_value(value),
+            (Command::MySql | Command::Login, b"-p") | (Command::Redis, b"-a") => self.some_value(value),
             (Command::SshPass, b"-p") => {
                 self.command = None;
                 self.some_value(value)
             }
             _ => None,
         }
+    }
+
+    /// A comparison, a type, a call, another variable: `after` is where the separator ends.
+    fn is_source(&self, name: Name, separator: Separator, after: usize, at: usize) -> bool {
+        match separator {
+            Separator::Colon => self.is_type(at) || (at > after && self.is_call(at)),
+            Separator::Equals => {
+                let compares = self.bytes[name.end..after].ends_with(b"==");
+                let spaced = at > after && self.byte(name.end) == Some(b' ');
+                compares || (at <= self.bytes.len() && self.is_code(at, spaced))
+            }
+        }
+    }
+
+    /// `--- PASS: TestX`, `the first pass: …`, `invalid credentials: …`.
+    fn is_prose(&self, name: Name) -> bool {
+        let told = &self.text[name.start..name.end];
+        let is_part = told.contains('_') || told.bytes().any(|b| b.is_ascii_uppercase()) && told != "PASS";
+        let is_openssl = self.follows(name, &["-pass", "-passin", "-passout"]);
+        !(is_openssl || (is_part && told.len() > 4) || (name.starts_line && told != "PASS"))
+    }
+
+    /// Whether one of these words and blanks stand right before the name.
+    pub(super) fn follows(&self, name: Name, words: &[&str]) -> bool {
+        let before = &self.bytes[self.floor..name.start];
+        let trimmed = before.trim_ascii_end();
+        trimmed.len() < before.len() && words.iter().any(|word| trimmed.ends_with(word.as_bytes()))
+    }
+
+    /// `pwd=/home/me`, `-passin file:x`, `credentials: 'include'`: no secrets.
+    fn is_setting(&self, name: Name, value: &Range<usize>) -> bool {
+        let told = &self.bytes[name.start..name.end];
+        let value = &self.bytes[value.clone()];
+        (told == b"pwd" && value.starts_with(b"/"))
+            || (begins(told, "credentials") && [&b"include"[..], b"omit", b"same-origin"].contains(&value))
+    }
+
+    /// `machine host login me password hunter2`, on one line or on three.
+    fn netrc(&self, name: Name) -> Option<Range<usize>> {
+        const FAR: usize = 256;
+        if &self.bytes[name.start..name.end] != b"password" || !self.byte(name.end)?.is_ascii_whitespace() {
+            return None;
+        }
+        let before = &self.bytes[self.floor.max(name.start.saturating_sub(FAR))..name.start];
+        let mut words = before.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty()).rev().skip(1);
+        let is_entry = words.next()? == b"login" && (words.next()? == b"default" || words.next()? == b"machine");
+        let at = self.blanks_end(name.end);
+        is_entry.then(|| self.some_value(at)).flatten()
+    }
+
+    /// `"auth": "bWU6cHc="` in the configuration of Docker.
+    pub(super) fn stored_login(&self, name: Name) -> Option<Range<usize>> {
+        let (separator, after) = self.separator(self.blanks_end(self.quote(name.end)?.inside))?;
+        let at = self.blanks_end(after);
+        let quote = self.quote(at).filter(|_| separator == Separator::Colon)?;
+        let near = &self.text[quote.inside..];
+        let length = near.bytes().take(2_000).take_while(|b| b.is_ascii_alphanumeric() || b"+/=".contains(b)).count();
+        is_stored_login(&near[..length]).then_some(quote.inside..quote.inside + length)
     }
 
     fn is_sentence(&self, at: usize) -> bool {

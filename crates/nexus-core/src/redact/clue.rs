@@ -1,7 +1,8 @@
 //! Where a text may hold a secret at all: four bytes that every secret's announcement or shape has in it.
 //!
 //! Almost all of almost every text has no clue, and this is how it is passed over quickly: of every second position
-//! three bytes are looked up in three tables, whose bits are the clues.
+//! three bytes are looked up in three tables, whose bits are the clues. Rare ones share a bit: a place that fits a mix
+//! of two is looked at in vain, that is all.
 
 /// Bytes that may stand at one place of a clue.
 type Class = &'static [u8];
@@ -14,39 +15,42 @@ const BEFORE_U: Class = b"\0-";
 
 /// What starts a run of name bytes, or is in one, in either case for letters that are given in lower case here.
 const FOLDED: &[[Class; 4]] = &[
-    [b"t", b"o", b"k", b"e"],        // token
-    [b"a", b"s", b"s", b"wcp"],      // password, passwd, passcode, passphrase
-    [b"s", b"e", b"c", b"r"],        // secret
-    [b"p", b"i", b"k", b"e"],        // apikey
-    [b"_-", b"k", b"e", b"y"],       // api_key, access-key, private_key
-    [b"s", b"s", b"k", b"e"],        // accesskey
-    [b"t", b"e", b"k", b"e"],        // privatekey
-    [b"r", b"i", b"z", b"a"],        // authorization
-    [b"o", b"o", b"k", b"i"],        // cookie
-    [b"m", b"y", b"s", b"q"],        // mysql, MYSQL_PWD
-    [b"a", b"r", b"e", b"r"],        // Bearer
-    [b"a", b"s", b"i", b"c"],        // Basic
-    [BEFORE_U, b"-", b"u", AFTER_U], // -u, --user
-    [b"y", b"-", b"u", b"s"],        // --proxy-user
+    [b"t", b"o", b"k", b"e"],         // token
+    [b"a", b"s", b"s", b"wcp\0"],     // password, passwd, passcode, passphrase, pass
+    [b"s", b"e", b"c", b"r"],         // secret
+    [b"p", b"i", b"k", b"e"],         // apikey
+    [b"_-dn", b"k", b"e", b"y"],      // api_key, access-key, private_key, presharedkey, encryptionkey
+    [b"s", b"s", b"k", b"e"],         // accesskey
+    [b"t", b"e", b"k", b"e"],         // privatekey
+    [b"ru", b"it", b"zh", b"a\"'\\"], // authorization, "auth"
+    [b"o", b"o", b"k", b"i"],         // cookie
+    [b"m", b"y", b"s", b"q"],         // mysql, MYSQL_PWD
+    [b"a", b"r", b"e", b"r"],         // Bearer
+    [b"a", b"s", b"i", b"c"],         // Basic
+    [BEFORE_U, b"-", b"u", AFTER_U],  // -u, --user
+    [b"y", b"-", b"u", b"s"],         // --proxy-user
+    [b"p", b"ws", b"dk", b"\0"],      // pwd, psk
+    [b"c", b"r", b"e", b"d"],         // credentials
 ];
 
 const EXACT: &[[Class; 4]] = &[
-    [b":", b"/", b"/", ANY],      // ://
-    [b"-", b"B", b"E", b"G"],     // -----BEGIN
-    [b"e", b"y", b"J", ANY],      // a JWT
-    [b"c", b"u", b"r", b"l"],     // curl
-    [b"r", b"i", b"a", b"d"],     // mariadb
-    [b"s", b"h", b"p", b"a"],     // sshpass
-    [b"g", b"h", b"pousr", b"_"], // ghp_
-    [b"p", b"a", b"t", b"_-"],    // github_pat_, glpat-, dckr_pat_
-    [b"s", b"k", b"-_", b"apl"],  // sk-ant-, sk-proj-, sk_live_
-    [b"x", b"o", b"x", b"abp"],   // xoxb-
-    [b"A", b"KS", b"I", b"A"],    // AKIA, ASIA
-    [b"A", b"I", b"z", b"a"],     // AIza
-    [b"t", b"k", b"_", ANY],      // tk_
-    [b"t", b"s", b"k", b"e"],     // tskey-
-    [b"n", b"p", b"m", b"_"],     // npm_
-    [b"n", b"x", b"k", b"_"],     // nxk_
+    [b":", b"/", b"/", ANY],               // ://
+    [b"-", b"B", b"E", b"G"],              // -----BEGIN
+    [b"e", b"y", b"J", ANY],               // a JWT
+    [b"cr", b"ui", b"ra", b"ld"],          // curl, mariadb
+    [b"s", b"h", b"p", b"a"],              // sshpass
+    [b"g", b"h", b"pousr", b"_"],          // ghp_
+    [b"p", b"a", b"t", b"_-"],             // github_pat_, glpat-, dckr_pat_, shpat_
+    [b"s$", b"k12567y", b"-_$aby", ANY],   // sk-, sk_live_, $6$, $y$, $2b$
+    [b"x", b"oa", b"xp", b"abp"],          // xoxb-, xapp-
+    [b"A0123456789", b"KS:", b"IA", b"A"], // AKIA, ASIA, 0:AA
+    [b"A", b"I", b"z", b"a"],              // AIza
+    [b"thS", b"kfG", b"_.", ANY],          // tk_, hf_, SG.
+    [b"t", b"s", b"k", b"e"],              // tskey-
+    [b"n", b"p", b"m", b"_"],              // npm_
+    [b"nr", b"x ", b"kl", b"_o"],          // nxk_, docker login, podman login
+    // glsa_, pypi-, hvs., $argon2, hooks.slack, $apr1, redis-cli, valkey-cli
+    [b"lyhgkps", b"spvor-", b"aisn.1c", b"_-.2sl$"],
 ];
 
 /// Bits for the first three bytes of the clues, and 32 higher for the last three.

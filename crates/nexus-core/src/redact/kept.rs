@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value};
 
-use super::fields::{assignment, follows, paired_value};
-use super::names::{counts, names_a_secret};
+use super::fields::{assignment, follows, is_harmless, is_stored_login, paired_value};
+use super::names::names_a_secret;
 use super::{HIDDEN, beginning, text};
 
 /// Characters of one string; the digest covers all of it.
@@ -22,8 +22,12 @@ pub(super) const CUT: &str = "… (cut)";
 /// The arguments as a record may keep them: secrets by schema (see `ToolSpec::secret_fields`), by the name of
 /// their field and by their shape are hidden; long strings are cut, and so is what would be too much in all.
 pub fn arguments(arguments: &Map<String, Value>, secret_fields: &[String]) -> Map<String, Value> {
-    let mut keeper = Keeper { secret_fields, path: String::new(), bytes: MOST, values: MOST_VALUES };
-    keeper.fields(arguments, 0)
+    Keeper::new(secret_fields, LONGEST, MOST, MOST_VALUES).fields(arguments, 0)
+}
+
+/// The same for the human who is asked, as whole as can be kept until they answer.
+pub fn whole_arguments(arguments: &Map<String, Value>, secret_fields: &[String]) -> Map<String, Value> {
+    Keeper::new(secret_fields, usize::MAX, 4 * MOST, 10 * MOST_VALUES).fields(arguments, 0)
 }
 
 struct Keeper<'a> {
@@ -33,9 +37,15 @@ struct Keeper<'a> {
     /// How much may still be kept.
     bytes: usize,
     values: usize,
+    /// Characters of one string.
+    longest: usize,
 }
 
-impl Keeper<'_> {
+impl<'a> Keeper<'a> {
+    fn new(secret_fields: &'a [String], longest: usize, bytes: usize, values: usize) -> Self {
+        Self { secret_fields, path: String::new(), bytes, values, longest }
+    }
+
     fn fields(&mut self, fields: &Map<String, Value>, depth: usize) -> Map<String, Value> {
         let mut kept = Map::new();
         let paired = paired_value(fields);
@@ -62,10 +72,11 @@ impl Keeper<'_> {
     fn value(&mut self, name: &str, value: &Value, depth: usize) -> Value {
         match value {
             Value::Null | Value::Bool(_) => self.plain(value),
-            Value::Number(_) if counts(name) => self.plain(value),
-            _ if names_a_secret(name) => self.hidden(),
+            Value::Number(_) if is_harmless(name, value) => self.plain(value),
+            Value::String(words) if name == "auth" && is_stored_login(words) => self.hidden(),
+            _ if !is_harmless(name, value) && names_a_secret(name) => self.hidden(),
             Value::Number(_) => self.plain(value),
-            Value::String(words) => self.string(words, LONGEST).into(),
+            Value::String(words) => self.string(words, self.longest).into(),
             Value::Array(_) | Value::Object(_) if depth >= DEEPEST => CUT.into(),
             Value::Array(items) => self.items(items, depth),
             Value::Object(fields) => self.fields(fields, depth).into(),
@@ -82,7 +93,7 @@ impl Keeper<'_> {
             }
             self.values -= 1;
             let words = item.as_str().unwrap_or_default();
-            kept.push(match assignment(words) {
+            kept.push(match assignment(option, words) {
                 _ if follows(option, words) => self.hidden(),
                 Some(name) => self.string(&format!("{name}={HIDDEN}"), LONGEST).into(),
                 None => self.value("", item, depth + 1),

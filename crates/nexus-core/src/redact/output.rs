@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value};
 
-use super::fields::{assignment, follows, paired_value};
-use super::names::{counts, names_a_secret};
+use super::fields::{assignment, follows, is_harmless, is_stored_login, paired_value};
+use super::names::names_a_secret;
 use super::{HIDDEN, clue, own, own_values, text};
 use crate::reply::Reply;
 
@@ -141,7 +141,7 @@ impl Walk {
         let mut option = String::new();
         for item in items {
             let words = item.as_str().filter(|_| self.by_name).unwrap_or_default();
-            let hidden = match assignment(words) {
+            let hidden = match assignment(&option, words) {
                 _ if follows(&option, words) => Some(HIDDEN.to_owned()),
                 name => name.map(|name| format!("{name}={HIDDEN}")),
             };
@@ -158,9 +158,13 @@ impl Walk {
         let mut found = false;
         let paired = paired_value(fields).filter(|_| self.by_name).map(str::to_owned);
         for (name, value) in fields.iter_mut() {
-            let is_secret = self.by_name && (paired.as_ref() == Some(name) || names_a_secret(name));
-            let is_count = value.is_number() && counts(name);
-            found |= if is_secret && !is_count { self.under_a_secret_name(value) } else { self.value(value) };
+            let is_login = name == "auth" && value.as_str().is_some_and(is_stored_login);
+            let is_secret = self.by_name && (paired.as_ref() == Some(name) || is_login || names_a_secret(name));
+            found |= if is_secret && !is_harmless(name, value) {
+                self.under_a_secret_name(value)
+            } else {
+                self.value(value)
+            };
         }
         if fields.keys().any(|name| matches!((self.text)(name), Cow::Owned(_))) {
             *fields =

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use super::ahead::Ahead;
-use super::names::{Reach, is_about, secret_word};
+use super::names::{Reach, is_about, last_word, secret_word};
 use super::own::Own;
 use super::value::is_mark;
 use super::{HIDDEN, clue};
@@ -28,6 +28,9 @@ pub(super) struct Scan<'a, 'o> {
     pub(super) at: usize,
     /// The end of the last secret: nothing looks back beyond it.
     pub(super) floor: usize,
+    /// Until here nothing is announced: see `literal`.
+    pub(super) spared: usize,
+    pub(super) looked_twice: usize,
     pub(super) ahead: Ahead,
     pub(super) name: Option<Name>,
     pub(super) command: Option<Command>,
@@ -62,6 +65,9 @@ pub(super) enum Command {
     Curl,
     MySql,
     SshPass,
+    Redis,
+    /// `docker login`.
+    Login,
 }
 
 /// What is known of the word so far, to tell `/etc/passwd: denied` from `passwd: hunter2`.
@@ -79,6 +85,8 @@ impl<'a, 'o> Scan<'a, 'o> {
             end,
             at: 0,
             floor: 0,
+            spared: 0,
+            looked_twice: 0,
             ahead: Ahead::default(),
             name: None,
             command: None,
@@ -198,7 +206,7 @@ impl<'a, 'o> Scan<'a, 'o> {
         if let Some(byte) = byte.filter(|byte| is_name(*byte)) {
             return self.in_name(byte);
         }
-        let announced = self.name.take().and_then(|name| self.after(name));
+        let announced = self.name.take().and_then(|name| self.after(name)).and_then(|value| self.literal(value));
         announced.or_else(|| byte.and_then(|byte| self.between(byte)))
     }
 
@@ -210,7 +218,7 @@ impl<'a, 'o> Scan<'a, 'o> {
         if let Some(reach) = secret_word(&self.bytes[self.at..]) {
             name.secret = Some(if name.secret == Some(Reach::Line) { Reach::Line } else { reach });
         }
-        let attached = if is_new { self.attached() } else { None };
+        let attached = if is_new { self.attached().and_then(|value| self.literal(value)) } else { None };
         let found = attached.or_else(|| self.shaped(byte, &mut name));
         self.name = Some(name);
         found
@@ -224,11 +232,16 @@ impl<'a, 'o> Scan<'a, 'o> {
 
     /// The name has ended, here; what does it announce?
     fn after(&mut self, name: Name) -> Option<Range<usize>> {
-        match &self.text[name.start..name.end] {
+        let told = &self.text[name.start..name.end];
+        match told {
             "-" => self.starts_line = name.starts_line,
-            "-u" | "-U" | "--user" | "--proxy-user" => return self.gap(name.end).and_then(|at| self.login(at)),
+            "-u" | "-U" | "--user" | "--proxy-user" if !self.is_spared(name.start) => {
+                return self.gap(name.end).and_then(|at| self.login(at));
+            }
+            "-p" if self.command == Some(Command::Login) => return self.short_option(name),
+            "-a" if self.command == Some(Command::Redis) => return self.short_option(name),
             "-p" if self.command == Some(Command::SshPass) => {
-                let secret = self.gap(name.end).and_then(|at| self.some_value(at));
+                let secret = self.short_option(name);
                 // A second `-p` is the port of the ssh it starts.
                 self.command = None;
                 return secret;
@@ -238,10 +251,30 @@ impl<'a, 'o> Scan<'a, 'o> {
                 self.begin_command(Command::MySql);
             }
             "sshpass" => self.begin_command(Command::SshPass),
+            "redis-cli" | "valkey-cli" => self.begin_command(Command::Redis),
+            "login" if self.follows(name, &["docker", "podman"]) => self.begin_command(Command::Login),
             _ => {}
         }
-        let reach = name.secret.filter(|_| !is_about(&self.text[name.start..name.end]))?;
+        if self.is_spared(name.start) {
+            return None;
+        }
+        if let Some(part) = self.second_part(name) {
+            return Some(part);
+        }
+        if told.eq_ignore_ascii_case("auth") {
+            return self.stored_login(name);
+        }
+        let reach = name.secret.or_else(|| last_word(told)).filter(|_| !is_about(told))?;
         self.assigned(name, reach)
+    }
+
+    /// Whether this is in an expression that hides nothing.
+    pub(super) fn is_spared(&self, at: usize) -> bool {
+        at < self.spared
+    }
+
+    fn short_option(&self, name: Name) -> Option<Range<usize>> {
+        self.gap(name.end).filter(|_| !self.is_spared(name.start)).and_then(|at| self.some_value(at))
     }
 
     fn begin_command(&mut self, command: Command) {
@@ -259,10 +292,18 @@ impl<'a, 'o> Scan<'a, 'o> {
             mark if is_mark(mark) => self.quoted = true,
             _ => {}
         }
+        if byte == b'$'
+            && let Some(hash) = self.hash()
+        {
+            return Some(hash);
+        }
         match byte {
             b':' if self.bytes[self.at..].starts_with(b"://") => {
                 self.word.path = true;
-                return self.url_password(self.at + 3);
+                if self.is_spared(self.at) {
+                    return None;
+                }
+                return self.url_password(self.at + 3).and_then(|value| self.literal(value));
             }
             _ if ends_word(byte) => self.word = Word::default(),
             _ => {

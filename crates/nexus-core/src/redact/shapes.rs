@@ -30,7 +30,15 @@ pub(super) const TOKENS: &[(&str, usize)] = &[
     ("dckr_pat_", 20),
     ("npm_", 36),
     ("nxk_", 32),
+    ("hf_", 30),
+    ("xapp-", 20),
+    ("glsa_", 32),
+    ("shpat_", 32),
+    ("pypi-AgE", 40),
 ];
+
+/// After these, so many letters and digits must follow: names of functions begin like that, too.
+const SOLID: &[&str] = &["hf_", "glsa_", "shpat_"];
 
 /// `-----BEGIN ENCRYPTED PRIVATE KEY-----` and its like are shorter.
 const LONGEST_LABEL: usize = 80;
@@ -48,15 +56,23 @@ impl Scan<'_, '_> {
             b'-' => self.key_block(self.at),
             b'e' => self.jwt(name),
             b'b' | b'B' => self.bearer(),
-            b'g' | b's' | b'x' | b'A' | b't' | b'd' | b'n' => self.known_token(name),
+            b's' => self.known_token(name).or_else(|| self.plain_key(name)),
+            b'h' | b'S' => self.known_token(name).or_else(|| self.dotted(name)),
+            b'g' | b'x' | b'A' | b't' | b'd' | b'n' | b'p' => self.known_token(name),
             _ => None,
         }
     }
 
     fn known_token(&self, name: &Name) -> Option<Range<usize>> {
         let run = &self.bytes[self.at..name.end];
+        let second = *run.get(1)?;
         let is_token = |(prefix, least): &(&str, usize)| {
-            run.starts_with(prefix.as_bytes()) && (run.len() >= prefix.len() + least || self.is_cut_at(name.end))
+            if prefix.as_bytes()[1] != second {
+                return false;
+            }
+            let Some(rest) = run.strip_prefix(prefix.as_bytes()) else { return false };
+            let is_solid = || !SOLID.contains(prefix) || rest[..*least].iter().all(u8::is_ascii_alphanumeric);
+            (rest.len() >= *least && is_solid()) || self.is_cut_at(name.end)
         };
         TOKENS.iter().any(is_token).then_some(self.at..name.end)
     }

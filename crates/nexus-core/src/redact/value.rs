@@ -22,6 +22,12 @@ pub(super) fn is_mark(byte: u8) -> bool {
     matches!(byte, b'"' | b'\'' | b'`')
 }
 
+/// Whether what follows this word is run by a shell: `-c`, `-lc`, `eval`.
+pub(super) fn is_script_option(word: &[u8]) -> bool {
+    word == b"eval"
+        || (word.len() <= 6 && matches!(word, [b'-', letters @ .., b'c'] if letters.iter().all(u8::is_ascii_lowercase)))
+}
+
 /// Where the mark stands that closes the quote. A mark inside has more backslashes than the outer ones,
 /// a closing one after backslashes has a multiple of them more.
 fn closing(bytes: &[u8], quote: Quote, lines: Lines) -> Option<usize> {
@@ -147,9 +153,19 @@ impl Scan<'_, '_> {
     /// Where the quote closes that was opened right before `name`: `"PASSWORD=correct horse"`. Looks not far.
     pub(super) fn enclosing_end(&self, from: usize, name: usize) -> Option<usize> {
         const FAR: usize = 1_000;
-        let quote = self.enclosing(from, name)?;
+        let quote = self.enclosing(from, name).filter(|_| !self.is_script(name))?;
         let near = &self.bytes[..self.bytes.len().min(from + FAR)];
         closing(near, quote, Lines::One).map(|close| close - quote.escapes)
+    }
+
+    /// Whether the quote before `name` begins a script: `sh -c "PASSWORD=x; ls"`, `["sh", "-c", "PASSWORD=x; ls"]`.
+    fn is_script(&self, name: usize) -> bool {
+        const FAR: usize = 32;
+        let before = &self.bytes[self.floor.max(name.saturating_sub(FAR))..name];
+        let is_between = |b: &u8| b.is_ascii_whitespace() || is_mark(*b) || matches!(b, b'\\' | b',');
+        let end = before.iter().rposition(|b| !is_between(b)).map_or(0, |last| last + 1);
+        let start = before[..end].iter().rposition(is_between).map_or(0, |last| last + 1);
+        is_script_option(&before[start..end])
     }
 
     /// The quote that was opened right before `name`, as if its inside started at `from`.

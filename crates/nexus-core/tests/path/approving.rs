@@ -5,7 +5,7 @@ use nexus_core::approval::{Mode, NotSettled, Scope, Ticket};
 use nexus_core::arguments::Arguments;
 use nexus_core::call::{Call, CallCx, Said};
 use nexus_core::gate::{Answer, By, Why, Writes};
-use nexus_core::hub::{Outcome, Policy};
+use nexus_core::hub::{Looked, Outcome, Policy};
 use nexus_core::principal::{Level, Patterns, Principal};
 use nexus_core::reply::Reply;
 use nexus_core::session::{Session, SessionKey, Transport};
@@ -184,8 +184,8 @@ async fn approve_writes_with_a_code_always_asks_and_allows_that_call_of_that_ses
         cx: cx.clone(),
     };
     let other = another_session(&bench.cx);
-    let Ok(Outcome::Ask(pending)) = bench.hub.call(asked(&code, &other)).await else { panic!("it was not asked") };
-    assert!(pending.settle(Answer::Once, By::Chat).await.is_error(), "another session's code");
+    let Ok(Outcome::Done(refused)) = bench.hub.call(asked(&code, &other)).await else { panic!("it was asked") };
+    assert!(refused.is_error(), "another session's code");
 
     let Ok(Outcome::Ask(pending)) = bench.hub.call(asked(&code, &bench.cx)).await else { panic!("it was not asked") };
     let reply = pending.settle(Answer::Once, By::Chat).await;
@@ -272,4 +272,145 @@ async fn an_answer_that_comes_too_late_is_none() {
     let expired = Ticket::parse(&format!("{}.0.{}", parts[0], parts[2])).unwrap();
     assert!(bench.answers(json!({}), &expired, Ok(Answer::Once)).await.text().contains("too late"));
     assert_eq!((bench.last_row().as_str(), bench.ran()), ("call change refused expired refused", 0));
+}
+
+#[tokio::test]
+async fn a_no_of_the_operator_is_undone_by_nothing_but_their_own_yes() {
+    let bench = Bench::new(Level::Trusted);
+    let code = bench.question("change").await.code();
+    bench.hub.approvals.deny(&code).await.unwrap();
+    // By the model, with the code.
+    assert!(bench.reply("approve_writes", json!({ "code": code })).await.is_error());
+    // By a yes for the session, which lets every other write through.
+    assert!(!bench.question("approve_writes").await.settle(Answer::Session, By::Chat).await.is_error());
+    assert!(!bench.reply("change", json!({ "to": 1 })).await.is_error());
+    assert!(bench.reply("change", json!({})).await.text().contains("the operator said no"));
+    assert_eq!((bench.last_row().as_str(), bench.ran()), ("call change refused denied refused", 1));
+    // By locking, or by asking for very much else.
+    bench.reply("revoke_writes", json!({})).await;
+    for to in 2..60 {
+        let Ok(Outcome::Ask(pending)) = bench.call("change", json!({ "to": to })).await else { panic!() };
+        pending.code();
+    }
+    assert!(bench.reply("change", json!({})).await.is_error());
+    bench.hub.approvals.approve(&code, Scope::Once).await.unwrap();
+    assert!(!bench.reply("change", json!({})).await.is_error());
+    bench.question("change").await.asked("chat");
+}
+
+#[tokio::test]
+async fn a_raise_to_yolo_leaves_no_grant_behind() {
+    let bench = Bench::new(Level::Trusted);
+    let code = bench.question("change").await.code();
+    let raised = CallCx { principal: Arc::new(Principal::new("tester", Level::Yolo)), ..bench.cx.clone() };
+    let args = json!({ "code": code }).as_object().unwrap().clone();
+    let call = Call { tool: "approve_writes".to_owned(), args: Arguments::Tree(args), said: None, cx: raised };
+    let Ok(Outcome::Done(reply)) = bench.hub.call(call).await else { panic!("it was asked") };
+    assert!(reply.text().contains(r#""writes":"free""#), "{}", reply.text());
+    bench.question("change").await.asked("chat");
+    assert_eq!(bench.hub.approvals.list().len(), 1);
+}
+
+#[tokio::test]
+async fn in_operator_mode_the_tool_allows_nothing_whoever_is_said_to_have_answered() {
+    let policy = Policy { mode: Mode::Operator, ..Policy::default() };
+    let bench = Bench::with(Principal::new("tester", Level::Trusted), policy, Kept::default());
+    let code = bench.question("change").await.code();
+    for by in [By::Chat, By::Client] {
+        let Ok(Outcome::Ask(pending)) = bench.call("approve_writes", json!({ "code": code })).await else { panic!() };
+        let refused = pending.settle(Answer::Once, by).await;
+        assert!(refused.text().contains("only the operator"), "{}", refused.text());
+    }
+    bench.question("change").await.asked("operator");
+}
+
+#[tokio::test]
+async fn a_yes_for_one_call_is_recorded_with_the_one_who_gave_it() {
+    for (by, how, told) in [(By::Client, "elicited_once", "the client"), (By::Chat, "chat", "chat")] {
+        let bench = Bench::new(Level::Trusted);
+        let code = bench.question("change").await.code();
+        let Ok(Outcome::Ask(pending)) = bench.call("approve_writes", json!({ "code": code })).await else { panic!() };
+        assert!(!pending.settle(Answer::Once, by).await.is_error());
+        let details: Vec<String> = bench.kept.rows.lock().iter().filter_map(|row| row.detail.clone()).collect();
+        assert!(details.contains(&format!("{code} change once, by {told}")), "{details:?}");
+        assert!(!bench.reply("change", json!({})).await.is_error());
+        assert_eq!(bench.last_row(), format!("call change allowed {how} ok"));
+    }
+}
+
+#[tokio::test]
+async fn a_yes_at_the_desk_is_used_up_by_an_answer_in_the_client() {
+    let bench = Bench::new(Level::Trusted);
+    for answer in [Ok(Answer::Once), Err(Why::Denied)] {
+        let ticket = bench.question("change").await.ticket();
+        let code = bench.hub.approvals.list()[0].code.clone();
+        bench.hub.approvals.approve(&code, Scope::Once).await.unwrap();
+        assert_eq!(bench.answers(json!({}), &ticket, answer).await.is_error(), answer.is_err());
+        bench.question("change").await.asked("chat");
+    }
+    let pending = bench.question("change").await;
+    bench.hub.approvals.approve(&pending.code(), Scope::Once).await.unwrap();
+    assert!(pending.refuse(Why::Denied).is_error());
+    bench.question("change").await.asked("chat");
+    assert_eq!(bench.ran(), 1);
+}
+
+/// A client whose key changes while it waits.
+struct Holds(parking_lot::Mutex<Option<Arc<Principal>>>);
+
+impl nexus_core::call::Client for Holds {
+    fn progress(&self, _: nexus_core::call::Progress) {}
+
+    fn principal_now(&self, _: &Arc<Principal>) -> Option<Arc<Principal>> {
+        self.0.lock().clone()
+    }
+}
+
+#[tokio::test]
+async fn an_answer_counts_only_where_the_key_would_still_be_asked() {
+    let mut bench = Bench::new(Level::Trusted);
+    let holds = Arc::new(Holds(parking_lot::Mutex::new(Some(bench.cx.principal.clone()))));
+    bench.cx.client = holds.clone();
+    let read_only = Principal { read_only: true, ..Principal::new("tester", Level::Trusted) };
+    for (now, row) in [
+        (Some(Principal::new("tester", Level::Sandboxed)), "call change refused level_too_low refused"),
+        (Some(read_only), "call change refused read_only refused"),
+        (None, "call change - - cancelled"),
+    ] {
+        let (accepts, looks) = (bench.question("change").await, bench.question("change").await);
+        *holds.0.lock() = now.map(Arc::new);
+        assert!(accepts.settle(Answer::Session, By::Client).await.is_error());
+        assert_eq!(bench.last_row(), row);
+        assert!(matches!(Box::new(looks).look(), Looked::Over(_)));
+        assert_eq!(bench.last_row(), row);
+        *holds.0.lock() = Some(bench.cx.principal.clone());
+    }
+    assert_eq!((bench.ran(), bench.cx.session.grants.lock().writes), (0, Writes::Locked));
+}
+
+#[tokio::test]
+async fn a_session_that_ended_takes_its_questions_with_it() {
+    let bench = Bench::new(Level::Trusted);
+    let pending = bench.question("change").await;
+    let code = pending.code();
+    bench.cx.session.end();
+    assert!(bench.hub.approvals.list().is_empty());
+    for _ in 0..2 {
+        let settled = bench.hub.approvals.approve(&code, Scope::Session).await;
+        assert!(matches!(settled, Err(NotSettled::SessionGone(_))), "{settled:?}");
+    }
+    assert!(pending.settle(Answer::Session, By::Client).await.is_error());
+    assert_eq!((bench.ran(), bench.cx.session.grants.lock().writes), (0, Writes::Locked));
+}
+
+#[tokio::test]
+async fn nobody_is_asked_about_a_code_that_names_no_open_question() {
+    let bench = Bench::new(Level::Trusted);
+    let refused = bench.reply("approve_writes", json!({ "code": "AAAAAAAA" })).await;
+    assert!(refused.text().contains("no call waits under the code AAAAAAAA"), "{}", refused.text());
+    let unlock = bench.question("approve_writes").await.code();
+    assert!(bench.reply("approve_writes", json!({ "code": unlock })).await.is_error());
+    let code = bench.question("change").await.code();
+    bench.hub.approvals.approve(&code, Scope::Once).await.unwrap();
+    assert!(bench.reply("approve_writes", json!({ "code": code })).await.is_error(), "answered already");
 }

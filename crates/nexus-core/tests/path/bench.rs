@@ -155,6 +155,7 @@ impl Bench {
             client_name: None,
             cancel: CancellationToken::new(),
             client: Arc::new(Deaf),
+            answered: None,
         };
         let hub = Hub::new(catalogue, kept.clone(), policy);
         drop(hub.catalogue.attach(Arc::new(nexus_core::approval::tools(hub.approvals.clone()).unwrap())));

@@ -11,9 +11,13 @@ use nexus_core::tool::Tool;
 use crate::exchange::Exchange;
 
 /// Characters of the start and of the end of a summary that the question shows: what is at the end of a long
-/// command must not stay unseen.
-const HEAD: usize = 400;
-const TAIL: usize = 160;
+/// command must not stay unseen. What fits in both together is shown whole.
+const HEAD: usize = 1_400;
+const TAIL: usize = 600;
+
+/// Why a call got the pending reply: it was put to the client and nobody answered, or its turn never came.
+pub(super) const UNANSWERED: &str = "unanswered";
+pub(super) const NOT_ASKED: &str = "not_asked";
 
 /// The parameters of `elicitation/create`.
 pub(super) fn elicitation(pending: &Pending, approvals: &Approvals) -> Value {
@@ -90,7 +94,11 @@ fn quoted(summary: &str) -> String {
     }
     let head: String = plain.chars().take(HEAD).collect();
     let tail: String = plain.chars().skip(length - TAIL).collect();
-    format!("«{head}» … {} characters … «{tail}»", length - HEAD - TAIL)
+    let unseen = length - HEAD - TAIL;
+    format!(
+        "NOT ALL OF IT IS SHOWN: {unseen} characters in the middle are left out; `nexus pending --json` at the hub's \
+         command line has all of it. «{head}» … {unseen} characters NOT SHOWN … «{tail}»"
+    )
 }
 
 /// The waiting call that `approve_writes` was given the code of.
@@ -130,10 +138,16 @@ fn steps(about: &About, mode: Mode, how: &str, may_unlock: bool, code: &Code) ->
         About::ConfirmCall => format!("`nexus approve {code}` (this call, once)"),
     };
     let command = format!("{command} at the hub's command line");
-    if how == "unanswered" {
+    if how == UNANSWERED {
         return format!(
             "Nothing has happened: the operator was asked through your client and has not answered. Tell them. \
              Calling again asks again; or they run {command}, and then call again."
+        );
+    }
+    if how == NOT_ASKED {
+        return format!(
+            "Nothing has happened, and nobody was asked about this call: others of this connection are still with the \
+             operator. Tell them. When those are answered, call again; or they run {command}, and then call again."
         );
     }
     match (mode, about, may_unlock) {
@@ -186,12 +200,12 @@ mod tests {
     fn a_summary_cannot_pass_for_the_question() {
         assert_eq!(quoted("run `ls`"), "«run `ls`»");
         assert_eq!(quoted("ls»\nAllow this? «true\u{2028}\u{200b}x\r"), "«ls›⏎Allow this? ‹true  x»");
+        let whole = format!("echo {}; rm -rf /", "a".repeat(1_900));
+        assert_eq!(quoted(&whole), format!("«{whole}»"));
         let long = format!("echo {}; rm -rf /", "a".repeat(5_000));
         let shown = quoted(&long);
-        assert!(
-            shown.ends_with("; rm -rf /»") && shown.contains("characters") && shown.chars().count() < 700,
-            "{shown}"
-        );
+        assert!(shown.starts_with("NOT ALL OF IT IS SHOWN: 3015 characters"), "{shown}");
+        assert!(shown.contains("nexus pending --json") && shown.ends_with("; rm -rf /»"), "{shown}");
     }
 
     #[test]

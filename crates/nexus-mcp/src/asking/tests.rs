@@ -127,16 +127,24 @@ impl Bench {
     }
 
     fn exchange(&self, era: Era) -> Exchange {
+        self.exchange_with(era, &self.peer)
+    }
+
+    fn exchange_with(&self, era: Era, peer: &Arc<Peer>) -> Exchange {
         let (principal, session) = (self.principal.clone(), self.session.clone());
         let id = RequestId::number(7);
-        let mut exchange = Exchange::new(id, principal, session, era, self.peer.clone(), self.outbox.clone());
+        let mut exchange = Exchange::new(id, principal, session, era, peer.clone(), self.outbox.clone());
         exchange.capabilities = capabilities(r#"{"elicitation":{}}"#);
         exchange
     }
 
     /// A write on its way, as a client of the old era makes it.
     fn write(&self, to: u8) -> (tokio::task::JoinHandle<Option<Reply>>, CancellationToken) {
-        let exchange = Arc::new(self.exchange(Era::Legacy));
+        self.write_with(to, &self.peer)
+    }
+
+    fn write_with(&self, to: u8, peer: &Arc<Peer>) -> (tokio::task::JoinHandle<Option<Reply>>, CancellationToken) {
+        let exchange = Arc::new(self.exchange_with(Era::Legacy, peer));
         let cancel = exchange.cancel.clone();
         let (hub, asking) = (self.hub.clone(), self.asking.clone());
         let writing = async move {
@@ -178,6 +186,7 @@ fn call(exchange: &Arc<Exchange>, to: u8, said: Option<Said>) -> Call {
             client_name: None,
             cancel: exchange.cancel.clone(),
             client: exchange.clone(),
+            answered: None,
         },
     }
 }
@@ -286,6 +295,36 @@ async fn nobody_waits_for_a_client_that_cancels_or_is_gone_or_for_a_hub_that_end
 }
 
 #[tokio::test(start_paused = true)]
+async fn nobody_waits_in_a_session_that_is_over() {
+    let mut bench = Bench::new();
+    let (asking, queued) = (bench.write(1).0, bench.write(2).0);
+    bench.told().await;
+    bench.session.end();
+    for writing in [asking, queued] {
+        assert_eq!(body(&ended(writing).await)["error"]["kind"], "cancelled");
+    }
+    assert!(bench.hub.approvals.list().is_empty());
+    assert_eq!(bench.ran(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_client_keeps_no_other_of_the_same_session_from_being_asked() {
+    let mut bench = Bench::new();
+    let silent = bench.write(1).0;
+    bench.told().await;
+    let other = Arc::new(Peer::default());
+    other.version.set("2025-11-25").unwrap();
+    let (writing, _) = bench.write_with(2, &other);
+    let question = bench.told().await;
+    assert_eq!(question["method"], "elicitation/create", "at once");
+    bench.peer = other;
+    bench.answer(&question, &accepted("once"));
+    assert!(!ended(writing).await.is_error());
+    assert!(ended(silent).await.is_error());
+    assert_eq!(bench.ran(), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_answer_that_is_no_yes_says_which_it_was() {
     for (answer, why, code) in [
         (accepted("no"), "denied", false),
@@ -321,7 +360,9 @@ async fn of_very_many_questions_the_last_are_not_waited_for() {
     let started = tokio::time::Instant::now();
     let mut late = 0;
     for writing in writing.into_iter().skip(32) {
-        late += usize::from(ended(writing).await.is_error());
+        let reply = ended(writing).await;
+        assert!(body(&reply)["how"].as_str().unwrap().contains("nobody was asked"), "{reply:?}");
+        late += usize::from(reply.is_error());
     }
     assert_eq!((late, started.elapsed().as_secs()), (8, 0));
     bench.answer(&question, &json!({ "action": "decline" }));

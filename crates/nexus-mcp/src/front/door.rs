@@ -126,13 +126,19 @@ impl Drop for Share {
 /// Ends what nobody uses any more.
 async fn reap(front: Arc<Front>) {
     let mut ticks = tokio::time::interval(REAP_EVERY);
+    let mut keys = front.keys.changes();
     loop {
         tokio::select! {
             () = front.server.closing.cancelled() => return,
-            _ = ticks.tick() => {}
+            moved = keys.changed() => match moved {
+                Ok(()) => front.end_revoked_sessions(),
+                Err(_) => return,
+            },
+            _ = ticks.tick() => {
+                front.sessions.reap();
+                front.keys.expire();
+            }
         }
-        front.sessions.reap();
-        front.keys.expire();
     }
 }
 

@@ -11,6 +11,7 @@ use nexus_core::principal::Principal;
 use nexus_core::session::{Era, Session};
 use nexus_core::tasks::Tasks;
 
+use super::auth::Keys;
 use super::stream::answer;
 use crate::exchange::{Exchange, Peer};
 use crate::server::Server;
@@ -21,11 +22,19 @@ use crate::wire::{self, Incoming, Message, Params, Request, RequestId, RpcError}
 /// not waited for: behind them may come the cancellation of one.
 const AT_ONCE: usize = 256;
 
+/// Whose message it is: a connection may outlive the session it began in.
+#[derive(Debug)]
+pub struct Caller {
+    pub principal: Arc<Principal>,
+    pub session: Arc<Session>,
+    /// The keys in force, where it came with one.
+    pub keys: Option<Arc<Keys>>,
+}
+
 #[derive(Debug)]
 pub struct Duplex {
     server: Arc<Server>,
     tasks: Tasks,
-    pub session: Arc<Session>,
     peer: Arc<Peer>,
     outbox: mpsc::Sender<String>,
     places: Arc<Semaphore>,
@@ -34,11 +43,10 @@ pub struct Duplex {
 }
 
 impl Duplex {
-    pub fn new(server: Arc<Server>, tasks: Tasks, session: Arc<Session>, outbox: mpsc::Sender<String>) -> Self {
+    pub fn new(server: Arc<Server>, tasks: Tasks, outbox: mpsc::Sender<String>) -> Self {
         Self {
             server,
             tasks,
-            session,
             peer: Arc::default(),
             outbox,
             places: Arc::new(Semaphore::new(AT_ONCE)),
@@ -47,16 +55,16 @@ impl Duplex {
     }
 
     /// Takes one message as it came. Answers go to the outbox, in the order in which they are ready.
-    pub async fn receive(&self, principal: &Arc<Principal>, bytes: &[u8]) {
+    pub async fn receive(&self, caller: &Caller, bytes: &[u8]) {
         match Incoming::parse(bytes) {
-            Ok(Incoming::One(message)) => self.take(principal, message).await,
+            Ok(Incoming::One(message)) => self.take(caller, message).await,
             Ok(Incoming::Batch(messages))
                 if self.peer.version.get().is_some_and(|version| *version <= LAST_WITH_BATCHES) =>
             {
                 // Answering each on its own is allowed, and no client waits longer for it.
                 for message in messages {
                     match message {
-                        Ok(message) => self.take(principal, message).await,
+                        Ok(message) => self.take(caller, message).await,
                         Err(error) => self.refuse(None, &error).await,
                     }
                 }
@@ -80,9 +88,9 @@ impl Duplex {
         self.gone.cancel();
     }
 
-    async fn take(&self, principal: &Arc<Principal>, message: Message) {
+    async fn take(&self, caller: &Caller, message: Message) {
         match message {
-            Message::Request(request) => self.request(principal, request).await,
+            Message::Request(request) => self.request(caller, request).await,
             Message::Notification { method, params } => self.notified(&method, params.as_deref()),
             Message::Response { id, answer } => {
                 if !self.peer.settle(&id, answer) {
@@ -99,9 +107,9 @@ impl Duplex {
         }
     }
 
-    async fn request(&self, principal: &Arc<Principal>, request: Request) {
+    async fn request(&self, caller: &Caller, request: Request) {
         let id = request.id.clone();
-        let exchange = match self.exchange(principal, &request) {
+        let exchange = match self.exchange(caller, &request) {
             Ok(exchange) => exchange,
             Err(error) => return self.refuse(Some(&id), &error).await,
         };
@@ -137,21 +145,22 @@ impl Duplex {
         }
     }
 
-    fn exchange(&self, principal: &Arc<Principal>, request: &Request) -> Result<Exchange, RpcError> {
+    fn exchange(&self, caller: &Caller, request: &Request) -> Result<Exchange, RpcError> {
         let params = Params::parse(request.params.as_deref())?;
         let said = params.meta.as_ref().and_then(|meta| meta.version.as_deref()).map(version::era_of);
         let era = said.unwrap_or(if request.method == "server/discover" { Era::Modern } else { Era::Legacy });
         let new = |era| {
             Exchange::new(
                 request.id.clone(),
-                principal.clone(),
-                self.session.clone(),
+                caller.principal.clone(),
+                caller.session.clone(),
                 era,
                 self.peer.clone(),
                 self.outbox.clone(),
             )
         };
         let mut exchange = new(era);
+        exchange.keys = caller.keys.clone();
         exchange.cancel = self.gone.child_token();
         match era {
             Era::Modern => self.server.accept_modern(&params, &mut exchange)?,
@@ -169,7 +178,7 @@ impl Duplex {
                     return Err(RpcError::invalid_request("this connection is initialised already"));
                 }
                 exchange.capabilities = self.peer.capabilities.get().cloned().unwrap_or_default();
-                exchange.client_name = self.session.client().cloned();
+                exchange.client_name = caller.session.client().cloned();
             }
         }
         exchange.progress_token = params.meta.as_ref().and_then(|meta| meta.progress_token).map(ToOwned::to_owned);

@@ -144,14 +144,10 @@ async fn one(
         }
         Era::Legacy => {
             let connected = session_of(front, &principal, headers).map_err(for_request)?;
-            let mut exchange = Exchange::new(
-                request.id.clone(),
-                principal,
-                connected.session.clone(),
-                era,
-                connected.peer.clone(),
-                outbox,
-            );
+            let (session, peer) = (front.sessions.of(&connected, &principal), connected.peer.clone());
+            let keys = front.keys_of(&principal);
+            let mut exchange = Exchange::new(request.id.clone(), principal, session, era, peer, outbox);
+            exchange.keys = keys;
             exchange.capabilities = connected.peer.capabilities.get().cloned().unwrap_or_default();
             exchange.client_name = connected.session.client().cloned();
             exchange
@@ -287,8 +283,9 @@ fn in_batch(
     request: Request,
 ) -> JoinHandle<Option<Option<String>>> {
     let (outbox, _) = mpsc::channel(1);
-    let (session, peer) = (connected.session.clone(), connected.peer.clone());
+    let (session, peer) = (front.sessions.of(connected, principal), connected.peer.clone());
     let mut exchange = Exchange::new(request.id.clone(), principal.clone(), session, Era::Legacy, peer, outbox);
+    exchange.keys = front.keys_of(principal);
     exchange.client_name = connected.session.client().cloned();
     let (id, cancel) = (request.id.clone(), exchange.cancel.clone());
     let running = connected.peer.start(&id, &cancel);

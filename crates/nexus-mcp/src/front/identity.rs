@@ -51,6 +51,7 @@ impl Default for Limits {
 #[derive(Debug)]
 pub struct Connected {
     pub id: Box<str>,
+    /// As it was at the start; [`Sessions::of`] knows the one in force.
     pub session: Arc<Session>,
     pub peer: Arc<Peer>,
     /// Cancelled when the session ends, by whoever ends it.
@@ -78,7 +79,7 @@ impl Connected {
 
     /// Milliseconds without a sign of life; none while something runs or listens.
     fn idle_ms(&self, now_ms: i64) -> Option<i64> {
-        let busy = self.session.in_flight() > 0 || self.streams.load(Ordering::Relaxed) > 0;
+        let busy = self.session.is_busy() || self.streams.load(Ordering::Relaxed) > 0;
         (!busy).then(|| now_ms - self.active_ms.load(Ordering::Relaxed))
     }
 }
@@ -154,11 +155,11 @@ impl Sessions {
     pub fn lease(&self, principal: &Principal, transport: Transport) -> Arc<Session> {
         let mut leases = self.leases.lock();
         if let Some(session) = leases.get(&principal.id) {
-            if session.in_flight() > 0 || session.idle_ms() < millis(self.limits.lease_idle) {
+            if session.is_busy() || session.idle_ms() < millis(self.limits.lease_idle) {
                 session.touch();
                 return session.clone();
             }
-            self.audit.post(row(Event::SessionEnded, session, &principal.id, Era::Modern).detail("lease ran out"));
+            self.lease_ended(session, &principal.id, "lease ran out");
         }
         let session = Arc::new(Session::open(SessionKey::Lease { principal: principal.id.clone() }, transport));
         leases.insert(principal.id.clone(), session.clone());
@@ -187,20 +188,46 @@ impl Sessions {
         let lease_idle = millis(self.limits.lease_idle);
         let mut ran_out = Vec::new();
         self.leases.lock().retain(|principal, session| {
-            let stays = session.in_flight() > 0 || session.idle_ms() < lease_idle;
+            let stays = session.is_busy() || session.idle_ms() < lease_idle;
             if !stays {
                 ran_out.push((principal.clone(), session.clone()));
             }
             stays
         });
         for (principal, session) in ran_out {
-            self.audit.post(row(Event::SessionEnded, &session, &principal, Era::Modern).detail("lease ran out"));
+            self.lease_ended(&session, &principal, "lease ran out");
         }
+    }
+
+    /// The session that a client's next call belongs to. A connection may outlive the lease it was opened in, and
+    /// what was granted there is over with it.
+    pub fn of(&self, connected: &Connected, principal: &Principal) -> Arc<Session> {
+        match connected.session.key {
+            SessionKey::Lease { .. } => self.lease(principal, connected.transport),
+            SessionKey::Stdio | SessionKey::Transport { .. } => connected.session.clone(),
+        }
+    }
+
+    /// Ends all sessions of some keys.
+    pub fn end_where(&self, gone: impl Fn(&PrincipalId) -> bool, why: &str) {
+        let open: Vec<_> = self.open.lock().extract_if(|_, connected| gone(&connected.owner)).collect();
+        open.iter().for_each(|(_, connected)| self.ended(connected, why));
+        let leases: Vec<_> = self.leases.lock().extract_if(|principal, _| gone(principal)).collect();
+        leases.iter().for_each(|(principal, session)| self.lease_ended(session, principal, why));
+    }
+
+    fn lease_ended(&self, session: &Session, principal: &PrincipalId, why: &str) {
+        session.end();
+        self.audit.post(row(Event::SessionEnded, session, principal, Era::Modern).detail(why));
     }
 
     fn ended(&self, connected: &Connected, why: &str) {
         debug!(session = %connected.session.id, "session ended: {why}");
         connected.ended.cancel();
+        // A lease goes on without this connection.
+        if !matches!(connected.session.key, SessionKey::Lease { .. }) {
+            connected.session.end();
+        }
         self.audit.post(row(Event::SessionEnded, &connected.session, &connected.owner, Era::Legacy).detail(why));
     }
 }
@@ -266,6 +293,7 @@ fn millis(time: Duration) -> i64 {
 mod tests {
     use super::*;
     use nexus_core::audit::Nowhere;
+    use nexus_core::gate::Writes;
     use nexus_core::principal::Level;
 
     fn sessions(limits: Limits) -> Sessions {
@@ -333,5 +361,31 @@ mod tests {
         assert_ne!(one.id, sessions.lease(&key("b"), Transport::Http).id);
         let leased = Arc::new(Principal { session: SessionPolicy::Lease, ..Principal::new("a", Level::Trusted) });
         assert_eq!(sessions.open(&leased, Transport::Http).unwrap().session.id, one.id);
+    }
+
+    #[test]
+    fn what_was_granted_in_a_lease_ends_with_it_also_on_a_connection_that_stays() {
+        let sessions = sessions(Limits { lease_idle: Duration::ZERO, ..Limits::default() });
+        let leased = Arc::new(Principal { session: SessionPolicy::Lease, ..Principal::new("a", Level::Trusted) });
+        let connected = sessions.open(&leased, Transport::Http).unwrap();
+        connected.session.grants.lock().writes = Writes::Approved;
+        let waiting = connected.session.queue(1);
+        assert_eq!(sessions.of(&connected, &leased).id, connected.session.id, "a call waits in it");
+        drop(waiting);
+        let later = sessions.of(&connected, &leased);
+        assert_ne!(later.id, connected.session.id);
+        assert_eq!((later.grants.lock().writes, connected.session.grants.lock().writes), Default::default());
+        assert!(connected.session.is_over());
+    }
+
+    #[test]
+    fn sessions_of_a_key_that_is_gone_end_and_no_others() {
+        let sessions = sessions(Limits::default());
+        let (gone, stays) = (sessions.open(&key("a"), Transport::Http), sessions.open(&key("b"), Transport::Http));
+        let lease = sessions.lease(&key("a"), Transport::Http);
+        sessions.end_where(|principal| principal.as_str() == "a", "gone");
+        assert!(gone.unwrap().session.is_over() && lease.is_over());
+        assert!(!stays.unwrap().session.is_over());
+        assert_eq!(sessions.count(), 1);
     }
 }

@@ -18,7 +18,7 @@ use nexus_core::principal::Principal;
 use nexus_core::session::{Era, Transport};
 
 use super::Front;
-use super::duplex::Duplex;
+use super::duplex::{Caller, Duplex};
 use super::http::read_body;
 use super::identity::OpenStream;
 use super::stream::{event, event_stream, with_signs_of_life};
@@ -38,7 +38,7 @@ pub async fn open(State(front): State<Arc<Front>>, Extension(principal): Extensi
     let Some(open) = connected.stream() else { return StatusCode::CONFLICT.into_response() };
     front.sessions.started(&connected);
     let (outbox, inbox) = mpsc::channel(OUTBOX);
-    let duplex = Duplex::new(front.server.clone(), front.tasks.clone(), connected.session.clone(), outbox);
+    let duplex = Duplex::new(front.server.clone(), front.tasks.clone(), outbox);
     let duplex = Arc::new(duplex);
     // The table alone keeps it: when the stream is gone, nothing is left to write to.
     let behind = Arc::downgrade(&duplex);
@@ -109,14 +109,15 @@ pub async fn post(
     let duplex = front
         .sessions
         .find(&session_id, &principal)
-        .and_then(|connected| front.streams.lock().get(&connected.id).cloned());
-    let Some(duplex) = duplex else {
+        .and_then(|connected| Some((front.streams.lock().get(&connected.id).cloned()?, connected)));
+    let Some((duplex, connected)) = duplex else {
         return (StatusCode::NOT_FOUND, "no such session: open /sse again\n").into_response();
     };
     let (head, body) = request.into_parts();
     match read_body(&front, &head.headers, body).await {
         Ok(bytes) => {
-            duplex.receive(&principal, &bytes).await;
+            let (session, keys) = (front.sessions.of(&connected, &principal), front.keys_of(&principal));
+            duplex.receive(&Caller { principal, session, keys }, &bytes).await;
             (StatusCode::ACCEPTED, "Accepted").into_response()
         }
         Err(refusal) => refusal,

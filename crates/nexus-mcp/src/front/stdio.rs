@@ -14,7 +14,7 @@ use nexus_core::session::Session;
 use nexus_core::tasks::Tasks;
 
 use super::LARGEST_BODY;
-use super::duplex::Duplex;
+use super::duplex::{Caller, Duplex};
 use crate::exchange::OUTBOX;
 use crate::server::Server;
 use crate::wire::{RpcError, error_response};
@@ -38,7 +38,8 @@ pub async fn serve(
     let stop = tasks.stopping();
     let writer = tasks.spawn("stdout", write_lines(inbox, output));
     let closing = server.closing.clone();
-    let duplex = Duplex::new(server, tasks, session, outbox.clone());
+    let duplex = Duplex::new(server, tasks, outbox.clone());
+    let caller = Caller { principal, session, keys: None };
     let mut input = BufReader::with_capacity(64 * 1024, input);
     loop {
         let line = tokio::select! {
@@ -48,7 +49,7 @@ pub async fn serve(
         match line {
             Line::End => break,
             Line::Text(line) if line.trim_ascii().is_empty() => {}
-            Line::Text(line) => duplex.receive(&principal, &line).await,
+            Line::Text(line) => duplex.receive(&caller, &line).await,
             Line::TooLong => {
                 let error = RpcError::invalid_request("the message is larger than 4 MiB");
                 let _ = outbox.send(error_response(None, &error)).await;

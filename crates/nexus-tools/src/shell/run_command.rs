@@ -11,8 +11,8 @@ use crate::path::one_line;
 use crate::prelude::*;
 use crate::spool::{Cursor, Owner, Spool};
 
-/// Characters of a command the human sees who is asked; of more, the end is counted.
-const SHOWN: usize = 2_000;
+/// Characters of a command that the operator can read before they answer; of more, the end is counted.
+const SHOWN: usize = 64 * 1024;
 
 /// Runs a command line with the shell and waits for its end.
 ///

@@ -5,14 +5,19 @@ mod replace;
 
 use std::path::Path;
 
-use nexus_core::redact::HIDDEN;
+use nexus_core::redact::{self, HIDDEN};
 
+use crate::clip;
 use crate::file::FileError;
 use crate::path::one_line;
 use crate::prelude::*;
 use crate::secret::Secrets;
 use difference::Difference;
 use replace::Target;
+
+/// Characters of the content that the human sees who is asked, and bytes that are looked at for them.
+const SHOWN: usize = 200;
+const LOOKED_AT: usize = 4096;
 
 /// Writes a text file whole: makes it, or replaces all of its content, in one step.
 ///
@@ -72,7 +77,8 @@ impl Tool<Toolbox> for WriteFile {
     fn summary(&self) -> String {
         let (lines, bytes) = (self.content.lines().count(), self.content.len());
         let s = if lines == 1 { "" } else { "s" };
-        format!("write {lines} line{s} ({bytes} bytes) to {} on {}", self.path, super::on(self.node.as_ref()))
+        let (path, node) = (&self.path, super::on(self.node.as_ref()));
+        format!("write {lines} line{s} ({bytes} bytes) to {path} on {node}{}", beginning(&self.content))
     }
 
     fn node(&self) -> Option<&NodeName> {
@@ -96,6 +102,16 @@ impl Tool<Toolbox> for WriteFile {
         })
         .await
     }
+}
+
+/// The start of the content, on one line. Secrets are hidden before it is cut: the half of one looks like nothing.
+fn beginning(content: &str) -> String {
+    let looked_at = &content[..content.floor_char_boundary(LOOKED_AT)];
+    let hidden = if looked_at.len() < content.len() { redact::beginning(looked_at) } else { redact::text(looked_at) };
+    let line = one_line(&hidden);
+    let (shown, rest) = clip::split(&line, SHOWN);
+    let more = if rest.is_empty() && looked_at.len() == content.len() { "" } else { " …" };
+    if shown.is_empty() { String::new() } else { format!(": {shown}{more}") }
 }
 
 fn write(
@@ -151,9 +167,14 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn the_human_sees_where_and_how_much() {
-        check("/etc/x", "a\nb\n", "write 2 lines (4 bytes) to /etc/x on local");
-        check("x\ny\u{1b}[2J", "a", "write 1 line (1 bytes) to x⏎y\\u{1b}[2J on local");
+    fn the_human_sees_where_how_much_and_how_it_begins() {
+        check("/etc/x", "a\nb\n", "write 2 lines (4 bytes) to /etc/x on local: a⏎b⏎");
+        check("/etc/x", "", "write 0 lines (0 bytes) to /etc/x on local");
+        let long = format!("write 1 line (5000 bytes) to /etc/x on local: {} …", "ä".repeat(SHOWN));
+        check("/etc/x", &"ä".repeat(2_500), &long);
+        let hidden = "write 1 line (29 bytes) to /etc/x on local: password=[redacted]";
+        check("/etc/x", "password=correct-horse-staple", hidden);
+        check("x\ny\u{1b}[2J", "a", "write 1 line (1 bytes) to x⏎y\\u{1b}[2J on local: a");
 
         #[track_caller]
         fn check(path: &str, content: &str, expected: &str) {

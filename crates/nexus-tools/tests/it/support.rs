@@ -70,6 +70,7 @@ pub fn caller(name: &str) -> CallCx {
         client_name: None,
         cancel: CancellationToken::new(),
         client: Arc::new(Deaf),
+        answered: None,
     }
 }
 

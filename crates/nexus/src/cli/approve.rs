@@ -12,7 +12,10 @@ use nexus_core::clock;
 
 use super::{one_line, print, say};
 use crate::config::Loaded;
-use crate::control::{self, Answer, Order};
+use crate::control::{self, Answer, Asked, Order};
+
+/// Characters of each end of a long summary that the table shows.
+const END: usize = 500;
 
 #[derive(Debug, Args)]
 pub struct Pending {
@@ -86,11 +89,13 @@ impl Deny {
 
 /// Asks all running processes of the data folder.
 async fn ask(loaded: &Loaded, order: &Order) -> Result<Vec<Answer>> {
-    let answers = control::ask_all(&loaded.data, order).await?;
-    if answers.is_empty() {
-        bail!("no hub is running on the data folder {}", loaded.data.display());
+    let Asked { answers, silent } = control::ask_all(&loaded.data, order).await;
+    silent.iter().for_each(|silent| say(&format!("Not asked: {silent}")));
+    match (answers.is_empty(), silent.is_empty()) {
+        (false, _) => Ok(answers),
+        (true, true) => bail!("no hub is running on the data folder {}", loaded.data.display()),
+        (true, false) => bail!("no process on the data folder {} answers", loaded.data.display()),
     }
-    Ok(answers)
 }
 
 /// The answer of the one process that knows the code.
@@ -118,7 +123,7 @@ fn table(waiting: &[Shown]) -> Table {
             one_line(shown.client.as_deref().unwrap_or("-")),
             shown.tool.clone(),
             shown.node.clone(),
-            one_line(&shown.summary),
+            brief(&shown.summary),
         ]);
     }
     table
@@ -126,7 +131,18 @@ fn table(waiting: &[Shown]) -> Table {
 
 fn line(shown: &Shown) -> String {
     let client = shown.client.as_deref().map(|client| format!(", client {}", one_line(client))).unwrap_or_default();
-    format!("{} on {}: {} (key {}{client})", shown.tool, shown.node, one_line(&shown.summary), shown.key)
+    format!("{} on {}: {} (key {}{client})", shown.tool, shown.node, brief(&shown.summary), shown.key)
+}
+
+/// A summary as far as a terminal is for it: a long one with its two ends, and the way to the rest.
+fn brief(summary: &str) -> String {
+    let line = one_line(summary);
+    let length = line.chars().count();
+    if length <= 2 * END {
+        return line;
+    }
+    let (head, tail): (String, String) = (line.chars().take(END).collect(), line.chars().skip(length - END).collect());
+    format!("{head} … {} characters NOT SHOWN, see `nexus pending --json` … {tail}", length - 2 * END)
 }
 
 fn age(age: SignedDuration) -> String {

@@ -5,6 +5,7 @@
 mod access;
 mod asking;
 mod asking_doors;
+mod asking_ends;
 mod bad_http;
 mod bad_pipes;
 mod cancelling;

@@ -16,6 +16,13 @@ fn code_of(result: &Value) -> String {
     result["structuredContent"]["code"].as_str().unwrap().to_owned()
 }
 
+/// The socket of a door beside the hub.
+fn socket_of(hub: &Hub, pid: u32) -> std::path::PathBuf {
+    let mut entries = std::fs::read_dir(&hub.data).unwrap().map(|entry| entry.unwrap().path());
+    let named = format!("door-{pid}-");
+    entries.find(|path| path.file_name().unwrap().to_str().unwrap().starts_with(&named)).unwrap()
+}
+
 async fn pending(hub: &Hub) -> Vec<Value> {
     serde_json::from_str(&hub.nexus(&["pending", "--json"]).await.ok()).unwrap()
 }
@@ -134,10 +141,10 @@ async fn a_door_beside_the_daemon_has_its_own_questions_and_the_operator_reaches
     assert_eq!(door.call("run_command", touch(&hub, "x")).await["isError"], false);
 
     // What a killed door leaves behind is cleared away.
-    let socket = hub.data.join(format!("door-{}.sock", door.pid()));
+    let socket = socket_of(&hub, door.pid());
     assert_eq!(std::os::unix::fs::MetadataExt::mode(&socket.metadata().unwrap()) & 0o777, 0o600);
     let mut killed = Stdio::legacy(&program).await;
-    let left = hub.data.join(format!("door-{}.sock", killed.pid()));
+    let left = socket_of(&hub, killed.pid());
     crate::support::signal(killed.pid(), rustix::process::Signal::KILL);
     killed.end().await;
     assert!(left.exists());
@@ -145,6 +152,56 @@ async fn a_door_beside_the_daemon_has_its_own_questions_and_the_operator_reaches
     assert!(!left.exists() && socket.exists());
     door.end().await;
     assert!(!socket.exists());
+}
+
+#[tokio::test]
+async fn a_process_that_hangs_keeps_nobody_from_the_others() {
+    let hub = Hub::start().yaml(OPERATOR).await;
+    let mut door = Stdio::legacy(&hub.program(&["stdio"])).await;
+    code_of(&door.call("run_command", touch(&hub, "x")).await);
+    let code = code_of(&hub.modern(&hub.key).call("run_command", touch(&hub, "y")).await);
+    crate::support::signal(door.pid(), rustix::process::Signal::STOP);
+    let ran = hub.nexus(&["pending", "--json"]).await;
+    assert!(ran.stderr.contains("does not answer") && ran.stderr.contains(&format!("door-{}", door.pid())), "{ran:?}");
+    let listed: Vec<Value> = serde_json::from_str(&ran.ok()).unwrap();
+    assert_eq!((listed.len(), listed[0]["code"].as_str()), (1, Some(code.as_str())));
+    hub.nexus(&["deny", &code]).await.ok();
+    hub.nexus(&["approve", &code, "--once"]).await.ok();
+    hub.modern(&hub.key).does("run_command", touch(&hub, "y")).await;
+    crate::support::signal(door.pid(), rustix::process::Signal::CONT);
+    door.end().await;
+}
+
+#[tokio::test]
+async fn the_model_cannot_undo_a_no() {
+    let hub = Hub::start().yaml("approval: { mode: chat }").await;
+    let client = hub.modern(&hub.key);
+    let code = code_of(&client.call("run_command", touch(&hub, "x")).await);
+    hub.nexus(&["deny", &code]).await.ok();
+    assert_eq!(client.call("approve_writes", json!({ "code": code })).await["isError"], true);
+    client.does("approve_writes", json!({})).await;
+    client.does("run_command", touch(&hub, "y")).await;
+    let refused = client.call("run_command", touch(&hub, "x")).await;
+    assert_eq!(refused["structuredContent"]["error"]["why"], "denied", "{refused}");
+    assert!(!hub.path("x").exists());
+    hub.nexus(&["approve", &code, "--once"]).await.ok();
+    client.does("run_command", touch(&hub, "x")).await;
+}
+
+#[tokio::test]
+async fn pending_has_all_of_a_long_command_and_says_where_it_shows_only_a_part() {
+    let hub = Hub::start().yaml(OPERATOR).await;
+    let command =
+        format!("echo {}; touch hidden-in-the-middle; echo {}; true the-end", "a".repeat(9_000), "b".repeat(9_000));
+    code_of(&hub.modern(&hub.key).call("run_command", json!({ "cmd": command })).await);
+    let waiting = pending(&hub).await;
+    assert_eq!(waiting[0]["summary"], format!("run on local: {command}"));
+    assert_eq!(waiting[0]["arguments"]["cmd"], command);
+    let table = hub.nexus(&["pending"]).await.ok().replace(char::is_whitespace, "");
+    assert!(table.contains("NOTSHOWN") && table.contains("the-end") && !table.contains("hidden-in"), "{table}");
+    let rows = hub.audit_reaches(|rows| rows.iter().any(|row| row.tool.as_deref() == Some("run_command"))).await;
+    let summary = rows.iter().find_map(|row| row.summary.clone()).unwrap();
+    assert!(summary.ends_with("characters more") && summary.chars().count() < 2_200, "{summary}");
 }
 
 #[tokio::test]

@@ -15,9 +15,34 @@ fn patiently(text: &str, end: End) -> String {
 fn every_word_and_every_shape_has_a_clue() {
     let words = SECRET_WORDS.iter().map(|(word, _)| (*word).to_owned());
     let tokens = TOKENS.iter().map(|(prefix, _)| format!("{prefix}x"));
-    let others =
-        ["bearer ", "basic ", "eyJ", "://", "-----BEGIN PRIVATE KEY-----", "-u", "-U", "--user", "--proxy-user"];
-    let commands = ["curl", "mysql", "mysqldump", "mariadb", "sshpass"];
+    let others = [
+        "bearer ",
+        "basic ",
+        "eyJ",
+        "://",
+        "-----BEGIN PRIVATE KEY-----",
+        "-u",
+        "-U",
+        "--user",
+        "--proxy-user",
+        "DB_PASS=",
+        "pwd",
+        "psk",
+        "auth\"",
+        "auth\\\"",
+        "1:AA",
+        "$6$",
+        "$y$",
+        "$2b$",
+        "$apr1$",
+        "$argon2id$",
+        "hooks.slack.com",
+        "SG.",
+        "hvs.",
+        "sk-1",
+    ];
+    let commands =
+        ["curl", "mysql", "mysqldump", "mariadb", "sshpass", "redis-cli", "valkey-cli", "docker login", "podman login"];
     for word in words.chain(tokens).chain(others.into_iter().chain(commands).map(str::to_owned)) {
         for before in 0..12 {
             let text = format!("{}{word}", " ".repeat(before));
