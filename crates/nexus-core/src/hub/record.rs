@@ -19,7 +19,7 @@ use crate::provider::Intent;
 use crate::redact;
 use crate::reply::Reply;
 use crate::text;
-use crate::tool::ToolSpec;
+use crate::tool::{Access, ToolSpec};
 
 /// Characters of a summary that the record keeps. The arguments are there in full.
 const LONGEST_SUMMARY: usize = 2_100;
@@ -81,19 +81,26 @@ impl Record {
 
     pub(super) fn intended(&mut self, intent: &dyn Intent) {
         self.row.access = Some(intent.access());
-        let summary = redact::text(&text::clean(&intent.summary())).into_owned();
+        let said = intent.summary();
+        let said = text::clean(&said);
+        let summary = redact::text(&said);
+        // Who decides must see what would run, word by word: of that only the hub's own secrets are hidden.
+        if intent.access() == Access::Write && summary != said {
+            self.whole = Some(redact::own_values(&said).into_owned());
+        }
+        let summary = summary.into_owned();
         self.row.summary = Some(match summary.char_indices().nth(LONGEST_SUMMARY) {
             None => summary,
             Some((at, _)) => {
                 let kept = format!("{} … and {} characters more", &summary[..at], summary[at..].chars().count());
-                self.whole = Some(summary);
+                self.whole.get_or_insert(summary);
                 kept
             }
         });
         self.row.node = intent.node().map(ToString::to_string);
     }
 
-    /// What would happen, whole.
+    /// What would happen, whole, as the one who decides has to see it.
     pub(super) fn summary(&self) -> &str {
         self.whole.as_deref().or(self.row.summary.as_deref()).unwrap_or_default()
     }

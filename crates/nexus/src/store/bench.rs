@@ -24,7 +24,7 @@ fn folder() -> tempfile::TempDir {
 
 fn call(n: usize, session: Uuid) -> Row {
     let tool = ["list_directory", "read_file", "get_session_info", "run_command", "write_file"][n % 5];
-    let outcome = if n % 997 == 0 { "refused" } else { "ok" };
+    let outcome = if n.is_multiple_of(997) { "refused" } else { "ok" };
     let call = CallRow {
         id: clock::new_id(),
         tool: tool.into(),

@@ -53,7 +53,8 @@ fn moment(pos: i64) -> i64 {
 }
 
 pub fn sheaves<'a>(rows: impl IntoIterator<Item = &'a Unlisted>) -> Vec<Sheaf> {
-    let mut known: HashMap<(Option<Uuid>, Option<&str>, &str, i64), usize> = HashMap::new();
+    type Key<'a> = (Option<Uuid>, Option<&'a str>, &'a str, i64);
+    let mut known: HashMap<Key<'_>, usize> = HashMap::new();
     let mut sheaves: Vec<Sheaf> = Vec::new();
     for Unlisted { session, tool, outcome, pos } in rows {
         let nth = *known.entry((*session, tool.as_deref(), outcome, moment(*pos))).or_insert_with(|| {

@@ -392,10 +392,10 @@ fn end(walks: &HashMap<String, Walk>, verified: &mut Verified) {
                     }
                 }
                 Want::Hash(_) => {
-                    verified.find(format!("row {seq} of chain {chain} is missing: the next chain began behind it"))
+                    verified.find(format!("row {seq} of chain {chain} is missing: the next chain began behind it"));
                 }
                 Want::Words(words) => {
-                    verified.find(format!("row {seq} of chain {chain} is missing: it vouches for {words}"))
+                    verified.find(format!("row {seq} of chain {chain} is missing: it vouches for {words}"));
                 }
             }
         }
