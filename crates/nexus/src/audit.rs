@@ -44,6 +44,8 @@ const LIST_WITHIN: Duration = Duration::from_millis(250);
 const BATCH: usize = 4_096;
 /// How often a store that refuses is tried again; a write tries it at once.
 const RETRY: Duration = Duration::from_secs(1);
+/// Somebody who reads the record waits this long for the newest rows.
+const SOON: Duration = Duration::from_secs(2);
 /// A store that takes longer for a batch is taken for one that refuses.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -283,6 +285,11 @@ impl Journal {
     async fn write_cuts(&self, pen: &mut Pen<'_>) {
         let cuts = std::mem::take(&mut self.queue.lock().cuts);
         for Vouched { rows, marks, waiting } in cuts {
+            if rows.is_empty() {
+                self.write_all(pen).await;
+                let _ = waiting.send(Ok(()));
+                continue;
+            }
             let said = match appended(pen.store.append_marked(pen.chain, &rows, &marks, List::Now)).await {
                 Ok(Appended::Written) => {
                     self.rows.fetch_add(rows.len() as u64, Ordering::Relaxed);
@@ -297,6 +304,19 @@ impl Journal {
             };
             let _ = waiting.send(said);
         }
+    }
+
+    /// Everything that has come so far, to be read and found.
+    async fn write_all(&self, pen: &mut Pen<'_>) {
+        while self.write_batch(pen).await {}
+        if pen.chain.has_unlisted() {
+            pen.list().await;
+        }
+    }
+
+    /// Comes back when what was posted before can be read and found, or soon.
+    pub async fn settle(&self) {
+        let _ = timeout(SOON, self.prune(Vec::new(), Vec::new())).await;
     }
 
     /// Records that rows are pruned, and marks them so, in one commit.

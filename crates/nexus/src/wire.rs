@@ -112,7 +112,7 @@ pub async fn assemble(loaded: &Loaded, env: &Env, rig: Rig) -> Result<Assembly> 
     let hub = Arc::new(Hub::new(catalogue, audit, policy));
     let gate_tools = Arc::new(approval::tools(hub.approvals.clone())?);
     tasks.spawn("gate tools", until_stopped(&tasks, hub.catalogue.attach(gate_tools)));
-    let log = Arc::new(log::tools(store.clone())?);
+    let log = Arc::new(log::tools(log::Shelf { store: store.clone(), journal: journal.clone() })?);
     tasks.spawn("the record's tool", until_stopped(&tasks, hub.catalogue.attach(log)));
     let closing = CancellationToken::new();
     let server = Arc::new(Server::new(hub.clone(), protocol(config.server.protocol), VERSION, closing, extras));

@@ -84,8 +84,8 @@ impl Record {
         let said = intent.summary();
         let said = text::clean(&said);
         let summary = redact::text(&said);
-        // Who decides must see what would run, word by word: of that only the hub's own secrets are hidden.
-        if intent.access() == Access::Write && summary != said {
+        // Who decides must see what would run: where more than a plain value is hidden, only the hub's own secrets are.
+        if intent.access() == Access::Write && summary != said && hides_syntax(&said, &summary) {
             self.whole = Some(redact::own_values(&said).into_owned());
         }
         let summary = summary.into_owned();
@@ -199,10 +199,49 @@ impl Record {
     }
 }
 
+/// Whether something that a shell would act on has been hidden, or it cannot be told what was.
+fn hides_syntax(said: &str, shown: &str) -> bool {
+    let acts = |hidden: &str| {
+        let lines = hidden.contains('\n') && !hidden.starts_with("-----BEGIN");
+        lines || hidden.contains("$(") || hidden.contains([';', '|', '&', '<', '>', '`'])
+    };
+    let mut pieces = shown.split(redact::HIDDEN);
+    let Some(mut rest) = pieces.next().and_then(|first| said.strip_prefix(first)) else { return true };
+    for piece in pieces {
+        let at = if piece.is_empty() { Some(rest.len()) } else { rest.find(piece) };
+        let Some(at) = at.filter(|at| !acts(&rest[..*at])) else { return true };
+        rest = &rest[at + piece.len()..];
+    }
+    !rest.is_empty()
+}
+
 impl Drop for Record {
     fn drop(&mut self) {
         if !self.ended {
             self.end("abandoned");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_asked_about_hides_values_and_not_commands() {
+        check("echo --password=hunter2hunter2 done", false);
+        check("mysql -u root --password=hunter2hunter2", false);
+        check("token: hunter2hunter2; rm -rf /srv", true);
+        check("ssh host \"PASSWORD=hunter2;rm -rf /srv\"", true);
+        check("Cookie: a=b | tee /etc/passwd", true);
+
+        #[track_caller]
+        fn check(said: &str, acts: bool) {
+            let shown = redact::text(said);
+            assert!(!acts || shown == said || hides_syntax(said, &shown), "{said} is shown as {shown}");
+            assert!(acts || !hides_syntax(said, &shown), "{said} is shown as {shown}");
+        }
+        assert!(hides_syntax("a b", "c"), "what does not fit together is shown");
+        assert!(hides_syntax("x secret y", "x [redacted]z"));
     }
 }

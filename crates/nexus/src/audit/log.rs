@@ -10,6 +10,7 @@ use nexus_core::tool::{BadTool, Entry, Family};
 use std::fmt::Write;
 use std::sync::Arc;
 
+use super::Journal;
 use crate::store::body::Kept;
 use crate::store::facts::Sessions;
 use crate::store::rows::Filter;
@@ -109,7 +110,7 @@ enum BadQuestion {
     NotYours,
 }
 
-impl Tool<Store> for GetAuditLog {
+impl Tool<Shelf> for GetAuditLog {
     const NAME: &'static str = "get_audit_log";
     const ACCESS: Access = Access::Read;
     type Reply = AuditLog;
@@ -134,7 +135,11 @@ impl Tool<Store> for GetAuditLog {
         Some(text)
     }
 
-    async fn run(self, store: &Store, cx: &CallCx) -> ToolResult<AuditLog> {
+    async fn run(self, Shelf { store, journal }: &Shelf, cx: &CallCx) -> ToolResult<AuditLog> {
+        if self.cursor.is_none() {
+            // What was done a moment ago is what is asked for most.
+            journal.settle().await;
+        }
         let limit = match self.limit.unwrap_or(DEFAULT) {
             limit @ 1..=MOST => limit,
             limit => return Err(ToolError::refused(BadQuestion::Limit(limit))),
@@ -252,11 +257,17 @@ fn line(row: &LogRow) -> String {
     line.replace(['\n', '\r'], " ")
 }
 
-pub const TOOLS: &[Entry<Store>] = &[Entry::of::<GetAuditLog>()];
+pub const TOOLS: &[Entry<Shelf>] = &[Entry::of::<GetAuditLog>()];
 
-/// The tool over a store.
-pub fn tools(store: Store) -> Result<Family<Store>, BadTool> {
-    Family::new(Origin::Own(Own::Gate), Arc::new(store), &[TOOLS])
+/// What the tool reads: the store, and the journal that writes to it.
+#[derive(Debug)]
+pub struct Shelf {
+    pub store: Store,
+    pub journal: Arc<Journal>,
+}
+
+pub fn tools(shelf: Shelf) -> Result<Family<Shelf>, BadTool> {
+    Family::new(Origin::Own(Own::Gate), Arc::new(shelf), &[TOOLS])
 }
 
 #[cfg(test)]

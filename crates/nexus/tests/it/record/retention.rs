@@ -53,10 +53,19 @@ async fn seed(hub: &Hub, rows: i64, hours: i64) {
         found.bind(pos).bind(pos.to_be_bytes().to_vec()).execute(&mut *all).await.unwrap();
     }
     let add = sqlx::query(
-        "INSERT INTO chain (id, home, started_ms, previous_id, previous_seq, previous_hash, head_seq, head_hash, closed_ms) \
-         VALUES (?, ?, ?, '', 0, '', ?, ?, ?)",
+        "INSERT INTO chain (id, home, started_ms, previous_id, previous_seq, previous_hash, head_seq, head_hash, closed_ms, \
+         listed_seq) VALUES (?, ?, ?, '', 0, '', ?, ?, ?, ?)",
     );
-    add.bind(id).bind(home).bind(started).bind(rows).bind(hex(&hash)).bind(started).execute(&mut *all).await.unwrap();
+    add.bind(id)
+        .bind(home)
+        .bind(started)
+        .bind(rows)
+        .bind(hex(&hash))
+        .bind(started)
+        .bind(rows)
+        .execute(&mut *all)
+        .await
+        .unwrap();
     all.commit().await.unwrap();
 }
 
