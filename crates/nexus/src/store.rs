@@ -10,6 +10,7 @@ use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
 use sqlx::sqlite::{
     SqliteAutoVacuum, SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous,
 };
+use sqlx::{ConnectOptions, Connection};
 use thiserror::Error;
 
 use crate::private;
@@ -41,6 +42,7 @@ pub mod body;
 pub mod chain;
 pub mod facts;
 mod keys;
+pub mod position;
 pub mod prune;
 pub mod rows;
 pub mod sheaf;
@@ -154,10 +156,14 @@ impl Store {
     #[allow(clippy::disallowed_methods, reason = "this is the shim")]
     async fn postgres(url: &str) -> Result<Self, StoreError> {
         // The error must not hold the URL: there is a password in it.
-        let failed = |source| StoreError::Open { place: "PostgreSQL".to_owned(), source };
-        let options = PgConnectOptions::from_str(url).map_err(failed)?.application_name("nexus");
+        let bad = |source| StoreError::Open { place: "PostgreSQL".to_owned(), source };
+        let options = PgConnectOptions::from_str(url).map_err(bad)?.application_name("nexus");
         // What the server's own configuration says of this is not enough for a write to rely on.
         let options = options.options([("synchronous_commit", "on")]);
+        let place = format!("PostgreSQL at {}:{}", options.get_host(), options.get_port());
+        let failed = |source| StoreError::Open { place: place.clone(), source };
+        // A pool would try for a while and then say only that it has none; one connection says why.
+        options.connect().await.map_err(failed)?.close().await.map_err(failed)?;
         let pool = PgPoolOptions::new().max_connections(4).acquire_timeout(BUSY);
         let db = pool.connect_with(options).await.map_err(failed)?;
         postgres_migrations().run(&db).await.map_err(StoreError::Migrate)?;

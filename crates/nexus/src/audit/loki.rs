@@ -24,7 +24,7 @@ use tracing::{info, warn};
 use nexus_core::{Chain, clock};
 
 use super::Journal;
-use crate::store::chain::{position, written_ms};
+use crate::store::position::{position, written_ms};
 use crate::store::ship::{Aside, LATEST_COMMIT_MS, Lagging};
 use crate::store::{Store, StoreError};
 

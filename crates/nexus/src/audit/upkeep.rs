@@ -18,7 +18,8 @@ use uuid::Uuid;
 
 use super::{Journal, alive};
 use crate::store::body::Kept;
-use crate::store::chain::{Mark, position};
+use crate::store::chain::Mark;
+use crate::store::position::position;
 use crate::store::ship::LATEST_COMMIT_MS;
 use crate::store::{Store, unhex};
 

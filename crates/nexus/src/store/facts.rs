@@ -1,6 +1,6 @@
 //! Facts about the record that are told without going through it.
 
-use super::chain::written_ms;
+use super::position::written_ms;
 use super::{Store, StoreError};
 
 /// The record at a glance.

@@ -8,7 +8,7 @@
 use sqlx::{AssertSqlSafe, FromRow};
 
 use super::body::Found;
-use super::chain::{BATCH_SPAN, position};
+use super::position::{BATCH_SPAN, position};
 use super::{Store, StoreError, onward};
 
 /// Which rows are wanted; an empty filter wants all.

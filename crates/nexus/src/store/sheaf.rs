@@ -10,7 +10,8 @@ use nexus_core::audit::Row;
 use uuid::Uuid;
 
 use super::body::Place;
-use super::chain::{NUMBERED, UNNUMBERED, position, written_ms};
+use super::chain::{NUMBERED, UNNUMBERED};
+use super::position::{position, written_ms};
 use super::rows::Entry;
 use super::ship::LATEST_COMMIT_MS;
 use super::{Db, Store, StoreError, onward};

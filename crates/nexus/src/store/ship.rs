@@ -8,7 +8,7 @@ use serde::Deserialize;
 use sqlx::FromRow;
 
 use super::body::Kept;
-use super::chain::{position, written_ms};
+use super::position::{position, written_ms};
 use super::rows::{Entry, Filter};
 use super::{Store, StoreError};
 use nexus_core::clock;

@@ -14,7 +14,7 @@ use super::line::{self, Look};
 use super::{Which, open, put, say};
 use crate::config::Loaded;
 use crate::store::body::Kept;
-use crate::store::chain::position;
+use crate::store::position::position;
 use crate::store::rows::{Entry, Filter};
 use crate::store::{Store, StoreError};
 

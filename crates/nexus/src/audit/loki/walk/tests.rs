@@ -4,7 +4,8 @@ use nexus_core::audit::{Event, Row};
 use nexus_core::clock;
 
 use super::*;
-use crate::store::chain::{Chain, position};
+use crate::store::chain::Chain;
+use crate::store::position::position;
 use crate::store::sheaf::List;
 use crate::store::ship::Aside;
 use crate::store::tests::{own_database, tamper};
