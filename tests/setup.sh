@@ -3,6 +3,7 @@
 #
 #     tests/setup.sh light          what ./test needs
 #     tests/setup.sh all            what ./test --all needs
+#     tests/setup.sh gateways       what benches/gateway measures against
 #
 # Every tool is named here once, with its exact version, and comes by that name from cargo, pip or npm as this machine
 # has them configured. Each lands in a folder of its own, `<cache>/<name>-<version>`, made under another name and
@@ -21,6 +22,10 @@ CODEX=0.166.0
 OPENCODE=1.18.33
 QRYN=3.2.39              # npm: the Loki API and LogQL on ClickHouse
 CHDB=26.9.0              # PyPI chdb-core: ClickHouse as a library; 890 MB on disk
+SERVERS=2026.8.31        # npm: the reference servers everything, filesystem and memory
+FASTMCP=4.1.2            # 4.1.3 and 4.1.4 ask for a certifi that is not published
+MCP_PROXY=6.7.19         # npm; this and the next are what benches/gateway measures against
+SUPERGATEWAY=4.0.0       # npm
 
 TESTS=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 CACHE=${NEXUS_TEST_CACHE:-$(dirname "$TESTS")/.cache/test}
@@ -106,6 +111,14 @@ need_interop() {
         need_npm typescript-v2 @modelcontextprotocol/client "$TYPESCRIPT_V2" &&
         need_npm inspector @modelcontextprotocol/inspector "$INSPECTOR"
 }
+need_upstreams() {
+    need_python && once "fastmcp-$FASTMCP" wheel "fastmcp==$FASTMCP" || return 1
+    local name
+    for name in everything filesystem memory; do
+        need_npm "server-$name" "@modelcontextprotocol/server-$name" "$SERVERS" || return 1
+    done
+}
+need_gateways() { need_npm mcp-proxy mcp-proxy "$MCP_PROXY" && need_npm supergateway supergateway "$SUPERGATEWAY"; }
 need_agents() {
     need_npm claude-code @anthropic-ai/claude-code "$CLAUDE_CODE" install.cjs &&
         need_npm codex @openai/codex "$CODEX" &&
@@ -121,8 +134,9 @@ need_loki() { need_node && once "qryn-$QRYN" qryn && once "chdb-$CHDB" wheel "ch
 
 if [ "${BASH_SOURCE[0]}" = "$0" ]; then
     case ${1-} in
-        light) need_nextest && need_conformance && need_interop ;;
-        all) need_nextest && need_conformance && need_interop && need_deny && need_agents && need_loki ;;
-        *) sed -n '2,5s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+        light) need_nextest && need_conformance && need_interop && need_upstreams ;;
+        all) need_nextest && need_conformance && need_interop && need_upstreams && need_deny && need_agents && need_loki ;;
+        gateways) need_gateways ;;
+        *) sed -n '2,6s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
     esac
 fi

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use parking_lot::Mutex;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thiserror::Error;
@@ -138,14 +139,18 @@ pub struct Shown {
     pub node: String,
     pub summary: String,
     pub arguments: Value,
+    /// What a yes for the session covers.
+    pub what: String,
 }
 
 /// How far an approval goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Scope {
     Once,
     Session,
+    /// Of an upstream server: it may be used, and every call is asked about.
+    Each,
 }
 
 impl Scope {
@@ -153,6 +158,7 @@ impl Scope {
         match self {
             Scope::Once => Answer::Once,
             Scope::Session => Answer::Session,
+            Scope::Each => Answer::Each,
         }
     }
 }
@@ -165,6 +171,10 @@ pub enum NotSettled {
     SessionGone(Code),
     #[error("the code {0} is about all writes of its session; approve it without --once")]
     NotOnce(Code),
+    #[error("the code {0} is not the first use of an upstream server; there is nothing to confirm one by one")]
+    NotEach(Code),
+    #[error("the code {0} is no call of an upstream server; `approve_writes` without a code unlocks the session")]
+    NotSession(Code),
     #[error("only the operator can allow the call {0}, at the hub's command line")]
     OnlyOperator(Code),
     #[error(transparent)]
@@ -226,9 +236,11 @@ impl Approvals {
     pub async fn approve(&self, code: &Code, scope: Scope) -> Result<(Shown, Scope), NotSettled> {
         let (found, session) = self.find(code)?;
         let scope = match (&found.about, scope) {
+            (About::Connect(_), scope) => scope,
+            (_, Scope::Each) => return Err(NotSettled::NotEach(code.clone())),
             (About::ConfirmCall, _) => Scope::Once,
             (About::Unlock, Scope::Once) => return Err(NotSettled::NotOnce(code.clone())),
-            (About::ApproveWrites | About::Unlock | About::Connect(_), scope) => scope,
+            (About::ApproveWrites | About::Unlock | About::ConfirmUpstream(_), scope) => scope,
         };
         self.grant(&found, &session, scope, By::Operator).await?;
         Ok((found.shown(), scope))
@@ -241,6 +253,7 @@ impl Approvals {
         {
             let mut grants = session.grants.lock();
             grants.deny(found.call);
+            grants.extend(&found.about, Answer::No);
             if found.standing == Standing::Session && matches!(found.about, About::ApproveWrites | About::Unlock) {
                 grants.writes = Writes::Locked;
             }
@@ -250,16 +263,27 @@ impl Approvals {
         Ok(found.shown())
     }
 
-    /// A human said yes to one waiting call of this session, through whom `by` says. What the operator has answered
-    /// is no question any more: no tool changes a no of theirs, or renews a yes.
-    pub(crate) async fn allow_once(&self, code: &Code, session: &Session, by: Option<By>) -> Result<Shown, NotSettled> {
+    /// A human said yes to a waiting call of this session, through whom `by` says, and how far. What the operator has
+    /// answered is no question any more: no tool changes a no of theirs, or renews a yes.
+    pub(crate) async fn allow(
+        &self,
+        code: &Code,
+        session: &Session,
+        by: Option<By>,
+        scope: Scope,
+    ) -> Result<Shown, NotSettled> {
         let (found, asked_in) = self.find(code)?;
         if asked_in.id != session.id || found.standing != Standing::Open || found.about == About::Unlock {
             return Err(NotSettled::Unknown(code.clone()));
         }
         let by = by.filter(|by| self.mode != Mode::Operator || *by == By::Operator);
         let by = by.ok_or_else(|| NotSettled::OnlyOperator(code.clone()))?;
-        self.grant(&found, &asked_in, Scope::Once, by).await?;
+        match (&found.about, scope) {
+            (_, Scope::Once) | (About::Connect(_), _) | (About::ConfirmUpstream(_), Scope::Session) => {}
+            (_, Scope::Session) => return Err(NotSettled::NotSession(code.clone())),
+            (_, Scope::Each) => return Err(NotSettled::NotEach(code.clone())),
+        }
+        self.grant(&found, &asked_in, scope, by).await?;
         Ok(found.shown())
     }
 
@@ -311,14 +335,25 @@ impl Approvals {
     }
 
     /// A human gave a session more than one call: recorded first, then in force.
-    pub(crate) async fn extend(&self, facts: Facts, by: By) -> Result<(), NotRecorded> {
+    pub(crate) async fn extend(&self, facts: Facts, answer: Answer, by: By) -> Result<(), NotRecorded> {
         let session = facts.session.clone();
         let waiting = Waiting::new(Code::typed(""), facts, 0);
-        self.record(Event::Approved, &waiting, &session, Answer::Session, by).await?;
-        session.grants.lock().extend(&waiting.about);
-        self.desk.lock().covered(&waiting);
+        self.record(Event::Approved, &waiting, &session, answer, by).await?;
+        session.grants.lock().extend(&waiting.about, answer);
+        if answer == Answer::Session {
+            self.desk.lock().covered(&waiting);
+        }
         self.moved();
         Ok(())
+    }
+
+    /// A human wants nothing of a server in this session. In force at once: it gives nothing to anyone.
+    pub(crate) fn deny_server(&self, facts: Facts, by: By) {
+        let session = facts.session.clone();
+        let waiting = Waiting::new(Code::typed(""), facts, 0);
+        session.grants.lock().extend(&waiting.about, Answer::No);
+        self.audit.post(Self::row(Event::Denied, &waiting, &session, Answer::No, by));
+        self.moved();
     }
 
     fn find(&self, code: &Code) -> Result<(Waiting, Arc<Session>), NotSettled> {
@@ -341,7 +376,7 @@ impl Approvals {
                 Scope::Once => {
                     grants.allow_once(found.call, by, clock::monotonic_ms() + millis(CODE_LIFE));
                 }
-                Scope::Session => grants.extend(&found.about),
+                Scope::Session | Scope::Each => grants.extend(&found.about, scope.answer()),
             }
         }
         let mut desk = self.desk.lock();
@@ -351,6 +386,8 @@ impl Approvals {
                 desk.stand(&found.code, Standing::Session);
                 desk.covered(found);
             }
+            // The call's own question is next, under the same code.
+            Scope::Each => desk.stand(&found.code, Standing::Open),
         }
         drop(desk);
         self.moved();
@@ -365,6 +402,10 @@ impl Approvals {
         answer: Answer,
         by: By,
     ) -> Result<(), NotRecorded> {
+        self.audit.durable(Self::row(event, waiting, session, answer, by)).await
+    }
+
+    fn row(event: Event, waiting: &Waiting, session: &Session, answer: Answer, by: By) -> Row {
         let row = Row {
             session: Some(session.id),
             principal: Some(waiting.principal.clone()),
@@ -374,7 +415,7 @@ impl Approvals {
         };
         let code = if waiting.code.as_str().is_empty() { "-" } else { waiting.code.as_str() };
         let detail = format!("{code} {} {}, by {}", waiting.tool, answer.as_str(), by.as_str());
-        self.audit.durable(row.detail(detail)).await
+        row.detail(detail)
     }
 
     fn moved(&self) {

@@ -25,6 +25,12 @@ pub trait Sink: Send + Sync {
     /// Comes back when the row cannot be lost any more.
     fn durable(&self, row: Row) -> BoxFuture<'_, Result<(), NotRecorded>>;
 
+    /// Takes a row that outlives this process from now on; a power cut within the next moments may still take it.
+    fn noted(&self, row: Row) -> Result<(), NotRecorded> {
+        self.post(row);
+        Ok(())
+    }
+
     /// Something to wait for when too many posted rows are unwritten; `None` almost always.
     fn backlog(&self) -> Option<BoxFuture<'_, ()>>;
 }
@@ -76,6 +82,8 @@ pub enum Event {
     Unredacted,
     /// The hub itself asked another server for something.
     Outbound,
+    /// An upstream server was connected, lost, agreed to or switched, or tools of it were allowed.
+    Upstream,
     HubStarted,
     HubStopped,
 }
@@ -97,6 +105,7 @@ impl Event {
             Event::Pruned => "pruned",
             Event::Unredacted => "unredacted",
             Event::Outbound => "outbound",
+            Event::Upstream => "upstream",
             Event::HubStarted => "hub_started",
             Event::HubStopped => "hub_stopped",
         }

@@ -9,7 +9,7 @@ use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
 use tracing::warn;
 
-use crate::principal::{Patterns, Principal};
+use crate::principal::{Patterns, Principal, PrincipalId};
 use crate::provider::{Origin, Provider, Revision};
 use crate::tool::ToolSpec;
 
@@ -70,29 +70,39 @@ impl Catalogue {
         self.rebuild();
     }
 
+    /// The same for one of several with the same origin: a server may be connected for several keys.
+    pub fn detach_one(&self, provider: &Arc<dyn Provider>) {
+        self.providers.lock().retain(|known| !std::ptr::addr_eq(Arc::as_ptr(known), Arc::as_ptr(provider)));
+        self.rebuild();
+    }
+
     /// The tool of that name, if it exists for this principal.
     pub fn find(&self, name: &str, principal: &Principal) -> Option<Found> {
         let table = self.table.read().clone();
-        let found = table.by_name.get(name)?;
+        let found = table.by_name.get(name).or_else(|| table.private.get(&principal.id)?.get(name))?;
         principal.sees(found.spec.name.as_str()).then(|| found.clone())
     }
 
     /// The `tools` array as JSON text, for this principal. Rendered at most once per set of patterns.
     pub fn listing(&self, principal: &Principal) -> Arc<str> {
         let table = self.table.read().clone();
-        if principal.sees_all() {
+        let owns = table.private.contains_key(&principal.id);
+        if principal.sees_all() && !owns {
             return table.whole.clone();
         }
-        let view = (principal.allow.clone(), principal.deny.clone());
+        let view = (principal.allow.clone(), principal.deny.clone(), owns.then(|| principal.id.clone()));
         if let Some(listing) = table.views.lock().get(&view) {
             return listing.clone();
         }
-        let listing = render(table.specs.iter().filter(|spec| principal.sees(spec.name.as_str())));
+        let own = table.private.get(&principal.id).into_iter().flatten().map(|(_, found)| &found.spec);
+        let mut specs: Vec<_> = table.specs.iter().chain(own).filter(|spec| principal.sees(spec.name.as_str())).collect();
+        specs.sort_by(|a, b| a.name.cmp(&b.name));
+        let listing = render(specs.into_iter());
         table.views.lock().insert(view, listing.clone());
         listing
     }
 
-    /// Every tool, in order of name.
+    /// Every tool that is not one key's alone, in order of name.
     pub fn specs(&self) -> Arc<[Arc<ToolSpec>]> {
         self.table.read().specs.clone()
     }
@@ -115,9 +125,13 @@ struct Table {
     by_name: HashMap<Box<str>, Found>,
     specs: Arc<[Arc<ToolSpec>]>,
     whole: Arc<str>,
-    /// Listings of keys that do not see everything. As many as there are different pattern sets.
-    views: Mutex<HashMap<(Patterns, Patterns), Arc<str>>>,
+    /// The tools that one key has for itself.
+    private: HashMap<PrincipalId, HashMap<Box<str>, Found>>,
+    /// Listings of keys that do not see everything, or more than that. As many as there are different pattern sets.
+    views: Mutex<HashMap<View, Arc<str>>>,
 }
+
+type View = (Patterns, Patterns, Option<PrincipalId>);
 
 impl Default for Table {
     fn default() -> Self {
@@ -130,14 +144,22 @@ impl Table {
     fn of(providers: &[Arc<dyn Provider>]) -> Self {
         let mut by_name: HashMap<Box<str>, Found> = HashMap::new();
         let mut specs = Vec::new();
-        for provider in providers {
+        let mut private: HashMap<PrincipalId, HashMap<Box<str>, Found>> = HashMap::new();
+        // Those that everybody sees first: what one key has for itself takes no name from the others.
+        let (shared, owned): (Vec<_>, Vec<_>) = providers.iter().partition(|provider| provider.owner().is_none());
+        for provider in shared.into_iter().chain(owned) {
             for spec in provider.tools().iter() {
                 let name = spec.name.as_str();
-                if by_name.contains_key(name) {
+                let theirs = provider.owner().map(|owner| private.entry(owner).or_default());
+                if by_name.contains_key(name) || theirs.as_ref().is_some_and(|theirs| theirs.contains_key(name)) {
                     warn!(tool = name, origin = %provider.origin(), "the tool `{name}` is there already; the later one is left out");
                     continue;
                 }
                 let found = Found { spec: spec.clone(), provider: provider.clone() };
+                if let Some(theirs) = theirs {
+                    theirs.insert(name.into(), found);
+                    continue;
+                }
                 by_name.insert(name.into(), found);
                 specs.push(spec.clone());
             }
@@ -151,13 +173,13 @@ impl Table {
         }
         specs.sort_by(|a, b| a.name.cmp(&b.name));
         let whole = render(specs.iter());
-        Self { by_name, specs: specs.into(), whole, views: Mutex::default() }
+        Self { by_name, specs: specs.into(), whole, private, views: Mutex::default() }
     }
 }
 
 fn render<'a>(specs: impl Iterator<Item = &'a Arc<ToolSpec>>) -> Arc<str> {
     let mut out = String::from("[");
-    for spec in specs {
+    for spec in specs.filter(|spec| spec.listed) {
         if out.len() > 1 {
             out.push(',');
         }

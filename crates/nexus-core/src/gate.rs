@@ -53,12 +53,16 @@ pub enum About {
     ConfirmCall,
     /// The first use of an upstream server.
     Connect(ServerName),
+    /// This call of an upstream server, whose calls a human wants to see one by one.
+    ConfirmUpstream(ServerName),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     Once,
     Session,
+    /// Of an upstream server: it may be used, and every call is asked about.
+    Each,
     No,
 }
 
@@ -67,6 +71,7 @@ impl Answer {
         match self {
             Answer::Once => "once",
             Answer::Session => "session",
+            Answer::Each => "each",
             Answer::No => "no",
         }
     }
@@ -76,7 +81,8 @@ impl About {
     /// What a human may answer. Anything else is no answer, and so a no.
     pub fn offers(&self) -> &'static [Answer] {
         match self {
-            About::ApproveWrites | About::Connect(_) => &[Answer::Once, Answer::Session, Answer::No],
+            About::ApproveWrites | About::ConfirmUpstream(_) => &[Answer::Once, Answer::Session, Answer::No],
+            About::Connect(_) => &[Answer::Session, Answer::Each, Answer::No],
             About::Unlock => &[Answer::Session, Answer::No],
             About::ConfirmCall => &[Answer::Once, Answer::No],
         }
@@ -101,9 +107,11 @@ impl By {
             (_, Answer::No) => Why::Denied.as_str(),
             (By::Client, Answer::Once) => "elicited_once",
             (By::Client, Answer::Session) => "elicited_session",
-            (By::Chat, Answer::Once | Answer::Session) => "chat",
+            (By::Client, Answer::Each) => "elicited_each",
+            (By::Chat, Answer::Once | Answer::Session | Answer::Each) => "chat",
             (By::Operator, Answer::Once) => "operator_once",
             (By::Operator, Answer::Session) => "operator_session",
+            (By::Operator, Answer::Each) => "operator_each",
         }
     }
 
@@ -117,12 +125,15 @@ impl By {
 }
 
 impl Question {
-    /// The second and last source of a permit: a human's answer.
+    /// The second and last source of a permit: a human's answer. *Each* gives none: it only says that the call's own
+    /// question is next.
     pub fn settle(self, answer: Answer) -> Result<Permit, Why> {
-        let offered = self.about.offers().contains(&answer);
+        // Once is no choice where a server is to be used for the first time; the operator may still say it to one call.
+        let offered = self.about.offers().contains(&answer)
+            || (answer == Answer::Once && matches!(self.about, About::Connect(_)));
         match answer {
             Answer::Once | Answer::Session if offered => Ok(Permit { access: self.access, how: None }),
-            Answer::Once | Answer::Session | Answer::No => Err(Why::Denied),
+            Answer::Once | Answer::Session | Answer::Each | Answer::No => Err(Why::Denied),
         }
     }
 }
@@ -261,12 +272,18 @@ impl Grants {
         self.consents.get(server).copied().unwrap_or_default()
     }
 
-    /// What a human's *this session* means for later calls. A confirmation is for its call alone.
-    pub fn extend(&mut self, about: &About) {
-        match about {
-            About::ApproveWrites | About::Unlock => self.writes = Writes::Approved,
-            About::Connect(server) => self.set_consent(server, Consent::All),
-            About::ConfirmCall => {}
+    /// What a human's answer means for later calls. A yes to one call is for that call alone.
+    pub fn extend(&mut self, about: &About, answer: Answer) {
+        match (about, answer) {
+            (_, Answer::Once) | (About::ConfirmCall, _) => {}
+            (About::ApproveWrites | About::Unlock, Answer::Session) => self.writes = Writes::Approved,
+            (About::ApproveWrites | About::Unlock, Answer::Each | Answer::No) => {}
+            (About::Connect(server) | About::ConfirmUpstream(server), Answer::Session) => {
+                self.set_consent(server, Consent::All);
+            }
+            (About::Connect(server), Answer::Each) => self.set_consent(server, Consent::PerTool),
+            (About::Connect(server), Answer::No) => self.set_consent(server, Consent::Denied),
+            (About::ConfirmUpstream(_), Answer::Each | Answer::No) => {}
         }
     }
 
@@ -333,6 +350,8 @@ pub struct Asker<'a> {
     pub always_ask: bool,
     /// The operator has said no to this very call.
     pub denied: bool,
+    /// It is no call of a server's tool, only the wish to use the server.
+    pub connects: bool,
     pub grants: &'a Grants,
 }
 
@@ -371,7 +390,8 @@ impl Gate {
                 Consent::Denied => Decision::Refuse(Why::ServerDenied),
                 Consent::Unasked => ask(About::Connect(server.clone()), access),
                 Consent::All | Consent::PerTool if asker.always_ask => ask(About::ConfirmCall, access),
-                Consent::PerTool => ask(About::ConfirmCall, access),
+                Consent::PerTool if asker.connects => allow(access, Some("consent")),
+                Consent::PerTool => ask(About::ConfirmUpstream(server.clone()), access),
                 Consent::All => allow(access, Some("consent")),
             },
         }

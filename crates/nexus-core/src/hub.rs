@@ -73,6 +73,7 @@ impl Rules {
             approved: !about_the_gate && principal.approved.matches(tool),
             always_ask: intent.always_asks() || (!about_the_gate && self.policy.always_ask.matches(tool)),
             denied: grants.denies(call),
+            connects: intent.server().is_some(),
             grants: &grants,
         };
         self.gate.decide(&asker, origin, intent.access())
@@ -169,6 +170,9 @@ impl Hub {
         };
         let access = intent.access();
         record.intended(&*intent);
+        if let Some(server) = intent.server() {
+            record.row.origin = Some(Origin::Upstream(server.clone()));
+        }
         if access > spec.most {
             let (wanted, most) = (access.as_str(), spec.most.as_str());
             return Ok(Outcome::Done(record.failed(ToolError::internal(AboveMost { tool, wanted, most }))));
@@ -178,7 +182,8 @@ impl Hub {
             Ok(heard) => heard.flatten(),
             Err(why) => return Ok(Outcome::Done(record.refused(why, None))),
         };
-        let (name, origin) = (spec.name.as_str(), provider.origin());
+        let name = spec.name.as_str();
+        let origin = &record.row.origin.clone().unwrap_or_else(|| provider.origin().clone());
         let decision = self.rules.decide(&cx.principal, &session, name, origin, &*intent, || record.call());
         if matches!(decision, Decision::Ask(_))
             && let Err(error) = self.approvals.worth_asking(origin, &record.arguments, &session)
@@ -187,17 +192,21 @@ impl Hub {
         }
         Ok(match (decision, heard) {
             (Decision::Refuse(why), _) => Outcome::Done(record.refused(why, None)),
+            (Decision::Ask(question), Some(Heard { answer: Err(Why::Denied), .. })) => {
+                Outcome::Done(Pending::new(question, intent, cx, record, self).refuse(Why::Denied))
+            }
             (_, Some(Heard { answer: Err(why), code })) => Outcome::Done(self.unanswered(record, why, &code)),
             (Decision::Allow(permit), _) => Outcome::Done(run(intent, permit, cx, record, &self.ending).await),
             (Decision::Ask(question), heard) => {
                 let pending = Box::new(Pending::new(question, intent, cx, record, self));
-                match heard {
-                    Some(Heard { answer: Ok(answer), .. }) => Outcome::Done(pending.settle(answer, By::Client).await),
-                    _ => match pending.look() {
-                        Looked::Asks(pending) => Outcome::Ask(pending),
-                        Looked::Ready(ready) => Outcome::Done(ready.run().await),
-                        Looked::Over(refused) => Outcome::Done(refused),
-                    },
+                let looked = match heard {
+                    Some(Heard { answer: Ok(answer), .. }) => pending.accept(answer, By::Client).await,
+                    _ => pending.look(),
+                };
+                match looked {
+                    Looked::Asks(pending) => Outcome::Ask(pending),
+                    Looked::Ready(ready) => Outcome::Done(ready.run().await),
+                    Looked::Over(refused) => Outcome::Done(refused),
                 }
             }
         })

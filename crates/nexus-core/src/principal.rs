@@ -14,7 +14,8 @@ use crate::clock;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
-    /// Reads of our own tools only.
+    /// Reads of our own tools only. `worker` is another word for it.
+    #[serde(alias = "worker")]
     Sandboxed,
     /// Reads are free, writes ask.
     Trusted,
@@ -34,7 +35,7 @@ impl Level {
     }
 
     pub fn parse(text: &str) -> Option<Level> {
-        Level::ALL.into_iter().find(|level| level.as_str() == text)
+        Level::ALL.into_iter().find(|level| level.as_str() == text || (*level == Level::Sandboxed && text == "worker"))
     }
 }
 

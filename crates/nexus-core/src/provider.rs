@@ -11,6 +11,7 @@ use crate::call::CallCx;
 use crate::error::ToolResult;
 use crate::gate::Permit;
 use crate::name::{NodeName, ServerName, ToolName};
+use crate::principal::PrincipalId;
 use crate::reply::Reply;
 use crate::tool::{Access, ToolSpec};
 
@@ -66,6 +67,11 @@ pub trait Provider: Send + Sync {
     /// Moves when `tools` does.
     fn changes(&self) -> watch::Receiver<Revision>;
 
+    /// The only key that sees its tools. None: everybody does.
+    fn owner(&self) -> Option<PrincipalId> {
+        None
+    }
+
     /// Whether its tools put questions of their own to the caller, whose answers come with the next try. For all
     /// others an answer that the gate did not ask for is refused.
     fn asks(&self) -> bool {
@@ -88,6 +94,16 @@ pub trait Intent: Send {
     /// Must be confirmed whatever was approved before.
     fn always_asks(&self) -> bool {
         false
+    }
+
+    /// The upstream server it is about, where that is not its provider: the gate decides as for that server's tools.
+    fn server(&self) -> Option<&ServerName> {
+        None
+    }
+
+    /// What a human should know of the server before they let it be used at all: where it comes from, what it has.
+    fn introduction(&self) -> Option<String> {
+        None
     }
 
     /// Does it. Uses up the permit, and checks that it covers this access.

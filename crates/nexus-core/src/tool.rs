@@ -94,6 +94,8 @@ pub struct ToolSpec {
     pub secret_fields: Vec<String>,
     /// Some argument is to be repeated in a header (`x-mcp-header`), for those who route by them.
     pub mirrors: bool,
+    /// Stands in `tools/list`. What does not can be called all the same: it is part of something else, or held back.
+    pub listed: bool,
     /// The tool as it stands in `tools/list`.
     pub rendered: Box<str>,
 }
@@ -112,6 +114,18 @@ pub enum BadTool {
     NoDescription(ToolName),
     #[error("the {which} schema of `{tool}` is not an object schema")]
     NotAnObject { tool: ToolName, which: &'static str },
+}
+
+/// A tool of somebody else: its definition was checked and rendered by whoever speaks with them.
+#[derive(Debug)]
+pub struct Foreign {
+    pub name: ToolName,
+    pub title: String,
+    pub description: String,
+    pub access: Access,
+    pub input: Map<String, Value>,
+    pub rendered: Box<str>,
+    pub listed: bool,
 }
 
 /// The parts of a tool definition, before it is checked and rendered.
@@ -165,15 +179,38 @@ impl ToolSpec {
             input,
             output,
             mirrors,
+            listed: true,
             secret_fields,
             rendered,
         })
+    }
+
+    /// The spec of a tool that is not ours. Its schema is kept as a tree only where headers are held to it: there may
+    /// be thousands of them.
+    pub fn foreign(tool: Foreign) -> Self {
+        let Foreign { name, title, description, access, input, rendered, listed } = tool;
+        let secret_fields = redact::secret_fields(&input);
+        let mirrors = mirrors(&input);
+        Self {
+            name,
+            aliases: Vec::new(),
+            title,
+            description,
+            access,
+            most: access,
+            input: if mirrors { input } else { Map::new() },
+            output: None,
+            secret_fields,
+            mirrors,
+            listed,
+            rendered,
+        }
     }
 }
 
 /// What clients are told of the replies: the tool's own, an error, and for a write also that it waits. The
 /// TypeScript SDK holds even error results to the schema, and would hide from the model what went wrong.
-fn with_errors(reply: &Map<String, Value>, most: Access) -> Value {
+pub fn with_errors(reply: &Map<String, Value>, most: Access) -> Value {
     let error = json!({ "type": "object", "properties": { "error": { "type": "object" } }, "required": ["error"] });
     let waits = json!({
         "type": "object",

@@ -6,6 +6,8 @@
 mod approving;
 #[path = "path/bench.rs"]
 mod bench;
+#[path = "path/consent.rs"]
+mod consent;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +25,7 @@ use nexus_core::session::{Session, SessionKey, Transport};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use bench::{Bench, Kept};
+use bench::{Bench, Kept, settle};
 
 #[tokio::test]
 async fn a_read_runs_and_is_recorded_once() {
@@ -62,7 +64,7 @@ async fn a_question_settled_once_runs_that_call_and_the_next_one_asks_again() {
     let pending = bench.question("change").await;
     assert_eq!((pending.question.about.clone(), bench.ran()), (About::ApproveWrites, 0));
     assert_eq!((pending.tool(), pending.summary()), ("change", "use change"));
-    assert!(!pending.settle(Answer::Once, By::Client).await.is_error());
+    assert!(!settle(pending, Answer::Once, By::Client).await.is_error());
     assert_eq!(bench.ran(), 1);
     assert_eq!(bench.rows(), ["begun change allowed elicited_once -", "call change allowed elicited_once ok"]);
     bench.question("change").await.asked("chat");
@@ -71,7 +73,7 @@ async fn a_question_settled_once_runs_that_call_and_the_next_one_asks_again() {
 #[tokio::test]
 async fn a_question_settled_for_the_session_frees_its_later_writes() {
     let bench = Bench::new(Level::Trusted);
-    bench.question("change").await.settle(Answer::Session, By::Client).await;
+    settle(bench.question("change").await, Answer::Session, By::Client).await;
     assert!(!bench.reply("change", json!({})).await.is_error());
     assert_eq!(bench.ran(), 2);
     let rows = bench.rows();
@@ -88,7 +90,7 @@ async fn a_question_settled_for_the_session_frees_its_later_writes() {
 #[tokio::test]
 async fn a_question_answered_with_no_is_a_refusal() {
     let bench = Bench::new(Level::Trusted);
-    let reply = bench.question("change").await.settle(Answer::No, By::Client).await;
+    let reply = settle(bench.question("change").await, Answer::No, By::Client).await;
     assert!(reply.is_error() && reply.text().contains("the operator said no"));
     assert_eq!((bench.ran(), bench.rows()), (0, vec!["call change refused denied refused".to_owned()]));
     bench.question("change").await.asked("chat");
@@ -110,8 +112,8 @@ async fn a_confirmation_is_for_its_call_alone() {
     let bench = Bench::with(Principal::new("tester", Level::Trusted), policy, Kept::default());
     let pending = bench.question("change").await;
     assert_eq!(pending.question.about, About::ConfirmCall);
-    assert!(pending.settle(Answer::Session, By::Client).await.is_error(), "it was not offered");
-    assert!(!bench.question("change").await.settle(Answer::Once, By::Client).await.is_error());
+    assert!(settle(pending, Answer::Session, By::Client).await.is_error(), "it was not offered");
+    assert!(!settle(bench.question("change").await, Answer::Once, By::Client).await.is_error());
     bench.question("change").await.asked("chat");
 }
 

@@ -118,7 +118,11 @@ impl Asking {
             // The operator has answered in chat: that is what the model says by calling it.
             Way::Chat if pending.about_the_gate() => {
                 let answer = if pending.question.about == About::Unlock { Answer::Session } else { Answer::Once };
-                pending.settle(answer, By::Chat).await
+                match pending.accept(answer, By::Chat).await {
+                    Looked::Ready(ready) => ready.run().await,
+                    Looked::Over(refused) => refused,
+                    Looked::Asks(pending) => self.waiting(*pending, exchange, "chat"),
+                }
             }
             Way::Chat => self.waiting(*pending, exchange, "chat"),
             Way::Operator => self.waiting(*pending, exchange, "operator"),
@@ -149,36 +153,35 @@ impl Asking {
             other => return self.end(other, exchange, NOT_ASKED).await,
         };
         // Whoever asked before may have been answered with yes to all.
-        let pending = match pending.look() {
-            Looked::Asks(pending) => pending,
-            Looked::Ready(ready) => {
-                drop(turn);
-                return ready.run().await;
-            }
-            Looked::Over(refused) => return refused,
-        };
-        let params = elicitation(&pending, &self.approvals);
-        let (pending, answer) = match wait.until(pending, exchange.ask("elicitation/create", &params)).await {
-            Waited::Came(pending, answer) => (pending, answer),
-            other => {
-                drop(turn);
-                return self.end(other, exchange, UNANSWERED).await;
-            }
-        };
-        let heard = match answer {
-            Ok(answer) => answer_of(&serde_json::from_str(answer.get()).unwrap_or_default()),
-            Err(AskError::Gone) => return pending.cancelled(),
-            Err(AskError::Refused(_) | AskError::WrongEra) => Err(Why::Unavailable),
-        };
-        let accepted = match heard {
-            Ok(answer) => pending.accept(answer, By::Client).await,
-            Err(why) => Err(pending.refuse(why)),
-        };
-        // The next question may be put while this call runs, not before its answer is in force.
-        drop(turn);
-        match accepted {
-            Ok(ready) => ready.run().await,
-            Err(refused) => refused,
+        let mut looked = pending.look();
+        loop {
+            let pending = match looked {
+                Looked::Asks(pending) => pending,
+                Looked::Ready(ready) => {
+                    // The next question may be put while this call runs, not before its answer is in force.
+                    drop(turn);
+                    return ready.run().await;
+                }
+                Looked::Over(refused) => return refused,
+            };
+            let params = elicitation(&pending, &self.approvals);
+            let (pending, answer) = match wait.until(pending, exchange.ask("elicitation/create", &params)).await {
+                Waited::Came(pending, answer) => (pending, answer),
+                other => {
+                    drop(turn);
+                    return self.end(other, exchange, UNANSWERED).await;
+                }
+            };
+            let heard = match answer {
+                Ok(answer) => answer_of(&serde_json::from_str(answer.get()).unwrap_or_default()),
+                Err(AskError::Gone) => return pending.cancelled(),
+                Err(AskError::Refused(_) | AskError::WrongEra) => Err(Why::Unavailable),
+            };
+            // Who wants to confirm each call of a server is asked about this one next.
+            looked = match heard {
+                Ok(answer) => pending.accept(answer, By::Client).await,
+                Err(why) => Looked::Over(pending.refuse(why)),
+            };
         }
     }
 

@@ -26,7 +26,7 @@ use nexus_core::tool::{Access, BadTool, Definition, Family, NotCovered, ToolSpec
 
 use crate::exchange::{AskError, Exchange};
 use crate::seal::Seal;
-use crate::server::Extras;
+use crate::server::{Answer, Extras, Moves};
 use crate::wire::{INTERNAL_ERROR, Params, RpcError};
 
 mod asking;
@@ -327,12 +327,12 @@ impl Extras for Fixtures {
         method: &'a str,
         params: &'a Params<'_>,
         exchange: &'a Exchange,
-    ) -> Option<BoxFuture<'a, Result<String, RpcError>>> {
+    ) -> Option<BoxFuture<'a, Result<Answer, RpcError>>> {
         let legacy = exchange.era == Era::Legacy;
         let answer = match method {
             "prompts/get" => {
                 let got = prompts::get(params, exchange);
-                return Some(got.map(|got| got.map(|got| got.to_string())).boxed());
+                return Some(got.map(|got| got.map(|got| Answer::Result(got.to_string()))).boxed());
             }
             "prompts/list" => prompts::list(params, is_odd(&self.shared.prompts)),
             "resources/list" => resources::list(params),
@@ -348,11 +348,11 @@ impl Extras for Fixtures {
         };
         let cacheable = !legacy && method != "completion/complete";
         let answer = answer.map(|result| if cacheable { cached(result) } else { result });
-        Some(ready(answer.map(|result| result.to_string())).boxed())
+        Some(ready(answer.map(|result| Answer::Result(result.to_string()))).boxed())
     }
 
-    fn prompt_changes(&self) -> watch::Receiver<Revision> {
-        self.shared.prompts.subscribe()
+    fn moves(&self) -> Moves {
+        Moves { prompts: Some(self.shared.prompts.subscribe()), ..Moves::default() }
     }
 }
 

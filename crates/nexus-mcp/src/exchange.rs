@@ -1,5 +1,6 @@
 //! One request while it is answered: what may be told to and asked of the client meanwhile.
 
+use std::any::Any;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
@@ -13,16 +14,20 @@ use thiserror::Error;
 use tokio::sync::{Semaphore, SemaphorePermit, mpsc, oneshot};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use nexus_core::call::{Client, Progress};
+use nexus_core::call::{CallCx, Client, Progress};
 use nexus_core::principal::Principal;
 use nexus_core::session::{Era, Session};
 
 use crate::front::auth::Keys;
+use crate::upstream::offers::subscription::Subscription;
 use crate::wire::{self, RequestId, RpcError};
 
 /// Messages to the client that are not yet written. A client that does not read loses progress
 /// reports beyond this, nothing else.
 pub const OUTBOX: usize = 32;
+
+/// Resources that one client can follow.
+const MOST_FOLLOWED: usize = 256;
 
 /// What is known of a client over the life of its connection or session.
 #[derive(Debug, Default)]
@@ -37,7 +42,12 @@ pub struct Peer {
     running: Mutex<HashMap<RequestId, CancellationToken>>,
     /// One question at a time: the answer to the first may answer the rest.
     asking: Turn,
+    /// Old era: resources whose changes it wants to hear of.
+    followed: Followed,
 }
+
+/// Resources that are followed, by our URIs.
+type Followed = Mutex<HashMap<String, Subscription>>;
 
 #[derive(Debug)]
 struct Turn(Semaphore);
@@ -82,6 +92,17 @@ impl Peer {
         waiting.is_some_and(|waiting| waiting.send(answer).is_ok())
     }
 
+    /// Whether it wants to hear of changes of this resource.
+    pub fn follows(&self, uri: &str) -> bool {
+        self.followed.lock().contains_key(uri)
+    }
+
+    pub fn unfollow(&self, uri: &str) {
+        let ended = self.followed.lock().remove(uri);
+        // Outside of the lock: ending one tells its server.
+        drop(ended);
+    }
+
     pub fn set_log_level(&self, level: &str) -> bool {
         let index = LOG_LEVELS.iter().position(|known| *known == level).and_then(|index| u8::try_from(index).ok());
         index.inspect(|index| self.log_level.store(*index, Ordering::Relaxed)).is_some()
@@ -119,6 +140,14 @@ impl Capabilities {
         self.0.as_ref().and_then(|said| said.get(name)).is_some_and(Value::is_object)
     }
 
+    /// What of it servers may use to ask something, as JSON: how to ask, and nothing else.
+    pub fn to_be_asked(&self) -> String {
+        let said = |name: &&str| self.0.as_ref().and_then(|said| said.get(*name)).filter(|said| said.is_object());
+        let ways = ["elicitation", "sampling", "roots"];
+        let kept = ways.iter().filter_map(|name| Some(((*name).to_owned(), said(name)?.clone())));
+        Value::Object(kept.collect()).to_string()
+    }
+
     /// Whether it can put a form to a human. Nothing said about the kind means forms, as in the first version.
     pub fn elicits(&self) -> bool {
         let kinds = self.0.as_ref().and_then(|said| said.get("elicitation")).and_then(Value::as_object);
@@ -150,6 +179,8 @@ pub struct Exchange {
     pub keys: Option<Arc<Keys>>,
     /// An error that takes the place of the tool's reply.
     verdict: Mutex<Option<RpcError>>,
+    /// New era: resources whose changes are told while it lasts.
+    followed: Followed,
 }
 
 impl fmt::Debug for Exchange {
@@ -194,7 +225,36 @@ impl Exchange {
             held: None,
             keys: None,
             verdict: Mutex::new(None),
+            followed: Followed::default(),
         }
+    }
+
+    /// Changes of this resource are told from now on: in the old era as long as the client is there, in the new one as
+    /// long as this lasts.
+    pub(crate) fn follow(&self, uri: String, subscription: Subscription) {
+        let followed = match self.era {
+            Era::Legacy => &self.peer.followed,
+            Era::Modern => &self.followed,
+        };
+        let mut followed = followed.lock();
+        let replaced = if followed.len() < MOST_FOLLOWED || followed.contains_key(&uri) {
+            followed.insert(uri, subscription)
+        } else {
+            Some(subscription)
+        };
+        drop(followed);
+        drop(replaced);
+    }
+
+    /// New era: whether changes of this resource are told on its stream.
+    pub fn follows(&self, uri: &str) -> bool {
+        self.followed.lock().contains_key(uri)
+    }
+
+    /// The exchange behind a call. None: it did not come over MCP.
+    pub fn behind(cx: &CallCx) -> Option<Arc<Self>> {
+        let client: Arc<dyn Any + Send + Sync> = cx.client.clone();
+        client.downcast().ok()
     }
 
     /// Tells the client something; waits for room.
@@ -204,14 +264,25 @@ impl Exchange {
 
     /// A log message, if the client wants such.
     pub async fn log(&self, level: &str, data: &Value) {
+        if self.wants_log(level) {
+            self.notify("notifications/message", &json!({ "level": level, "logger": "nexus", "data": data })).await;
+        }
+    }
+
+    /// A log message of somebody else, without waiting for room: a client that does not read misses it.
+    pub fn log_now(&self, level: &str, logger: &str, data: &Value) {
+        let params = json!({ "level": level, "logger": logger, "data": data });
+        let _ = self.outbox.try_send(wire::notification("notifications/message", &params.to_string()));
+    }
+
+    /// Whether the client wants log messages of this severity.
+    pub fn wants_log(&self, level: &str) -> bool {
         let rank = |level: &str| LOG_LEVELS.iter().position(|known| *known == level);
         let threshold = match self.era {
             Era::Modern => self.log_level.as_deref().and_then(rank),
             Era::Legacy => Some(usize::from(self.peer.log_level.load(Ordering::Relaxed))),
         };
-        if threshold.is_some_and(|threshold| rank(level).is_some_and(|rank| rank >= threshold)) {
-            self.notify("notifications/message", &json!({ "level": level, "logger": "nexus", "data": data })).await;
-        }
+        threshold.is_some_and(|threshold| rank(level).is_some_and(|rank| rank >= threshold))
     }
 
     /// Asks the client (elicitation, sampling) and waits for its answer. Old era only: in the new

@@ -4,6 +4,7 @@
 //! the three transports, `identity` decides what a session is.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -83,7 +84,7 @@ impl Front {
     }
 
     fn is_keyless(&self, principal: &PrincipalId) -> bool {
-        self.settings.keyless.as_ref().is_some_and(|keyless| keyless.id == *principal)
+        self.settings.keyless.as_ref().is_some_and(|keyless| keyless.principal().id == *principal)
     }
 
     /// Ends the sessions of keys that are revoked or have run out.
@@ -106,8 +107,32 @@ pub struct Settings {
     pub origins: Vec<String>,
     /// Proxies whose `X-Forwarded-For` is believed.
     pub proxies: Vec<address::Network>,
-    /// Who may come in from loopback without a key; only the conformance suite needs it.
-    pub keyless: Option<Arc<Principal>>,
+    /// Who may come in without a key; only test servers let anyone.
+    pub keyless: Option<Keyless>,
+}
+
+/// Those who need no key, and whom they count as.
+#[derive(Clone, Debug)]
+pub enum Keyless {
+    /// Whoever calls from this machine.
+    Loopback(Arc<Principal>),
+    /// Anyone, under any name the server is called by.
+    Anyone(Arc<Principal>),
+}
+
+impl Keyless {
+    fn principal(&self) -> &Arc<Principal> {
+        match self {
+            Keyless::Loopback(principal) | Keyless::Anyone(principal) => principal,
+        }
+    }
+
+    fn admits(&self, caller: IpAddr) -> bool {
+        match self {
+            Keyless::Loopback(_) => caller.is_loopback(),
+            Keyless::Anyone(_) => true,
+        }
+    }
 }
 
 /// Bytes. Larger requests are refused.

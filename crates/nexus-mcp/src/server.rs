@@ -1,5 +1,7 @@
 //! What each method answers. The same for all doors and both eras.
 
+mod listen;
+
 use std::fmt;
 use std::fmt::Write;
 use std::sync::Arc;
@@ -7,14 +9,12 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
-use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use nexus_core::arguments::Arguments;
 use nexus_core::call::{Call, CallCx};
 use nexus_core::clock;
 use nexus_core::hub::{Hub, Outcome};
-use nexus_core::provider::Revision;
 use nexus_core::reply::Reply;
 use nexus_core::session::Era;
 
@@ -23,11 +23,10 @@ use crate::exchange::{Capabilities, Exchange};
 use crate::version::{self, MODERN, Protocol};
 use crate::wire::{INTERNAL_ERROR, MISSING_CAPABILITY, Params, Request, RpcError, UNSUPPORTED_VERSION, quoted};
 
-/// How long a modern client may keep a list it does not watch. Milliseconds.
-const LIST_TTL_MS: u32 = 60_000;
+pub use self::listen::{Moved, Moves, News};
 
-/// Subscriptions that one session (in this era: one key) may have open.
-const MOST_SUBSCRIPTIONS: usize = 256;
+/// How long a modern client may keep a list it does not watch. Milliseconds.
+pub(crate) const LIST_TTL_MS: u32 = 60_000;
 
 /// Answers requests.
 pub struct Server {
@@ -37,7 +36,9 @@ pub struct Server {
     pub closing: CancellationToken,
     asking: Asking,
     extras: Option<Arc<dyn Extras>>,
-    version: &'static str,
+    /// `serverInfo`, and what every client is told at the start.
+    info: Value,
+    instructions: &'static str,
     /// `"_meta":{…serverInfo…}`, which modern results carry.
     identity: Box<str>,
 }
@@ -48,21 +49,37 @@ impl fmt::Debug for Server {
     }
 }
 
-/// Methods beyond tools. Only the fixtures of the conformance suite have any.
+/// Methods beyond tools: prompts, resources, completions. Those of upstream servers, or the fixtures of the
+/// conformance suite.
 pub trait Extras: Send + Sync {
     /// Added to what `initialize` and `server/discover` announce.
     fn capabilities(&self) -> Value;
 
-    /// None: not one of its methods. The result is a JSON object as text.
+    /// None: not one of its methods.
     fn answer<'a>(
         &'a self,
         method: &'a str,
         params: &'a Params<'_>,
         exchange: &'a Exchange,
-    ) -> Option<BoxFuture<'a, Result<String, RpcError>>>;
+    ) -> Option<BoxFuture<'a, Result<Answer, RpcError>>>;
 
-    /// Moves when its prompts do.
-    fn prompt_changes(&self) -> watch::Receiver<Revision>;
+    /// What moves beside the tools.
+    fn moves(&self) -> Moves;
+
+    /// The call after which changes of a resource are told to this exchange. None: no such resource.
+    fn follow(&self, uri: &str, exchange: &Exchange) -> Option<Answer> {
+        let _ = (uri, exchange);
+        None
+    }
+}
+
+/// How a method beyond tools is answered.
+#[derive(Debug)]
+pub enum Answer {
+    /// With this: a JSON object as text.
+    Result(String),
+    /// With the result of a call, which goes through the gate and into the record like any other.
+    Call { tool: String, args: Arguments },
 }
 
 /// What every client is told at the start. Short: it is paid for in every conversation.
@@ -79,9 +96,19 @@ impl Server {
         closing: CancellationToken,
         extras: Option<Arc<dyn Extras>>,
     ) -> Self {
-        let identity = format!(r#""_meta":{{"io.modelcontextprotocol/serverInfo":{}}}"#, server_info(version)).into();
+        let info = json!({ "name": "nexus", "title": "Nexus", "version": version });
         let asking = Asking::new(hub.approvals.clone(), closing.clone(), PATIENCE);
-        Self { hub, protocol, closing, asking, extras, version, identity }
+        Self { hub, protocol, closing, asking, extras, identity: identity(&info), info, instructions: INSTRUCTIONS }
+    }
+
+    /// Under another name and with other words: for a server that is no hub.
+    #[must_use]
+    pub fn introduced(mut self, name: &str, instructions: &'static str) -> Self {
+        self.info["name"] = name.into();
+        self.info["title"] = name.into();
+        self.identity = identity(&self.info);
+        self.instructions = instructions;
+        self
     }
 
     /// The result of a request as JSON text.
@@ -96,7 +123,13 @@ impl Server {
             "initialize" if !modern => Ok(self.initialize(&params, &exchange)),
             "ping" if !modern => Ok("{}".to_owned()),
             method => match self.extras.as_ref().and_then(|extras| extras.answer(method, &params, &exchange)) {
-                Some(answer) => answer.await.map(|result| self.stamped(&exchange, result)),
+                Some(answer) => match answer.await? {
+                    Answer::Result(result) => Ok(self.stamped(exchange.era, result)),
+                    Answer::Call { tool, args } => {
+                        let reply = self.reply(tool, args, &params, &exchange).await?;
+                        self.as_result(reply, exchange.era)
+                    }
+                },
                 None => Err(RpcError::method_not_found(method)),
             },
         }
@@ -105,8 +138,14 @@ impl Server {
     async fn call(&self, params: &Params<'_>, exchange: Arc<Exchange>) -> Result<String, RpcError> {
         let Some(tool) = &params.name else { return Err(RpcError::invalid_params("`name` is missing: which tool?")) };
         let args = params.arguments.map_or_else(Arguments::none, |raw| Arguments::Raw(RawValue::to_owned(raw)));
-        let call = Call {
-            tool: tool.clone().into_owned(),
+        let reply = self.reply(tool.clone().into_owned(), args, params, &exchange).await?;
+        Ok(self.render(reply, exchange.era))
+    }
+
+    /// A call on behalf of a request.
+    fn as_call(&self, tool: String, args: Arguments, params: &Params<'_>, exchange: &Arc<Exchange>) -> Call {
+        Call {
+            tool,
             args,
             said: self.asking.said(params, exchange.era),
             cx: CallCx {
@@ -119,10 +158,20 @@ impl Server {
                 client: exchange.clone(),
                 answered: None,
             },
-        };
-        let reply = match self.hub.call(call).await {
+        }
+    }
+
+    /// Calls, and asks whoever has to be asked.
+    async fn reply(
+        &self,
+        tool: String,
+        args: Arguments,
+        params: &Params<'_>,
+        exchange: &Arc<Exchange>,
+    ) -> Result<Reply, RpcError> {
+        let reply = match self.hub.call(self.as_call(tool, args, params, exchange)).await {
             Ok(Outcome::Done(reply)) => reply,
-            Ok(Outcome::Ask(pending)) => self.asking.ask(pending, &exchange).await,
+            Ok(Outcome::Ask(pending)) => self.asking.ask(pending, exchange).await,
             Err(unknown) => {
                 let unknown = nexus_core::text::cut(&unknown.0, 100).into_owned();
                 return Err(RpcError::invalid_params(format!("unknown tool: {unknown}")).with_status(200));
@@ -130,21 +179,32 @@ impl Server {
         };
         match exchange.verdict() {
             Some(error) => Err(error),
-            None => Ok(self.render(&reply, exchange.era)),
+            None => Ok(reply),
         }
     }
 
-    fn render(&self, reply: &Reply, era: Era) -> String {
+    /// The reply as the result of a method whose results cannot say that something went wrong, or waits.
+    fn as_result(&self, reply: Reply, era: Era) -> Result<String, RpcError> {
+        match reply {
+            Reply::Verbatim(raw) => Ok(self.dressed(era, raw)),
+            Reply::Plain { text, structured, .. } => {
+                let data = structured.and_then(|body| serde_json::from_str(body.get()).ok()).unwrap_or_default();
+                Err(RpcError::invalid_request(text).with_status(200).with_data(data))
+            }
+        }
+    }
+
+    fn render(&self, reply: Reply, era: Era) -> String {
         let (text, structured, is_error) = match reply {
-            Reply::Plain { text, structured, is_error } => (text, structured, *is_error),
-            Reply::Verbatim(raw) => return self.dressed(era, raw.get()),
+            Reply::Plain { text, structured, is_error } => (text, structured, is_error),
+            Reply::Verbatim(raw) => return self.dressed(era, raw),
         };
         let mut out = String::with_capacity(text.len() + structured.as_ref().map_or(0, |s| s.get().len()) + 256);
         out.push_str(match era {
             Era::Modern => r#"{"resultType":"complete","content":[{"type":"text","text":"#,
             Era::Legacy => r#"{"content":[{"type":"text","text":"#,
         });
-        out.push_str(&quoted(text));
+        out.push_str(&quoted(&text));
         out.push_str("}]");
         if let Some(structured) = structured {
             let _ = write!(out, r#","structuredContent":{structured}"#);
@@ -157,12 +217,16 @@ impl Server {
         out
     }
 
-    /// A result made elsewhere, with what the modern era wants in every result.
-    fn stamped(&self, exchange: &Exchange, result: String) -> String {
-        if exchange.era == Era::Modern { self.dressed(exchange.era, &result) } else { result }
+    /// A result made elsewhere, with what the modern era wants in every result. It may have megabytes: the old era gets
+    /// it without a copy.
+    fn dressed(&self, era: Era, object: Box<RawValue>) -> String {
+        match era {
+            Era::Legacy => Box::<str>::from(object).into(),
+            Era::Modern => self.stamped(era, Box::<str>::from(object).into()),
+        }
     }
 
-    fn dressed(&self, era: Era, object: &str) -> String {
+    fn stamped(&self, era: Era, object: String) -> String {
         #[derive(serde::Deserialize)]
         struct Has<'a> {
             #[serde(borrow, rename = "resultType")]
@@ -170,15 +234,13 @@ impl Server {
             #[serde(borrow, rename = "_meta")]
             meta: Option<&'a RawValue>,
         }
-        let Some(inner) = object.trim().strip_prefix('{') else { return object.to_owned() };
-        let (kind, meta) = match serde_json::from_str::<Has<'_>>(object) {
-            _ if era == Era::Legacy => return object.to_owned(),
-            Ok(has) => (
-                has.kind.is_none().then_some(r#""resultType":"complete""#),
-                has.meta.is_none().then_some(&*self.identity),
-            ),
-            Err(_) => return object.to_owned(),
-        };
+        if era == Era::Legacy {
+            return object;
+        }
+        let Ok(has) = serde_json::from_str::<Has<'_>>(&object) else { return object };
+        let kind = has.kind.is_none().then_some(r#""resultType":"complete""#);
+        let meta = has.meta.is_none().then_some(&*self.identity);
+        let Some(inner) = object.trim().strip_prefix('{') else { return object };
         let rest = Some(inner.trim_start()).filter(|rest| !rest.starts_with('}'));
         let fields: Vec<&str> = [kind, meta, rest].into_iter().flatten().collect();
         format!("{{{}{}", fields.join(","), if rest.is_none() { "}" } else { "" })
@@ -216,8 +278,8 @@ impl Server {
         json!({
             "protocolVersion": version,
             "capabilities": self.capabilities(),
-            "serverInfo": server_info(self.version),
-            "instructions": INSTRUCTIONS,
+            "serverInfo": self.info,
+            "instructions": self.instructions,
         })
         .to_string()
     }
@@ -227,7 +289,7 @@ impl Server {
             r#"{{"resultType":"complete","supportedVersions":{},"capabilities":{},"instructions":{},"ttlMs":{LIST_TTL_MS},"cacheScope":"private",{}}}"#,
             json!(self.protocol.versions()),
             self.capabilities(),
-            quoted(INSTRUCTIONS),
+            quoted(self.instructions),
             self.identity
         )
     }
@@ -240,48 +302,6 @@ impl Server {
             fields.extend(more);
         }
         capabilities
-    }
-
-    /// `subscriptions/listen`: tells of changes until the client hangs up.
-    async fn listen(&self, params: &Params<'_>, exchange: &Exchange) -> Result<String, RpcError> {
-        let wanted: Value =
-            params.notifications.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default();
-        if !wanted.is_object() {
-            return Err(RpcError::invalid_params("`notifications` must say what to listen for"));
-        }
-        let Some(_place) = exchange.session.listen(MOST_SUBSCRIPTIONS) else {
-            return Err(RpcError::invalid_request("too many subscriptions are open for this key").with_status(429));
-        };
-        let tools = wanted["toolsListChanged"] == true;
-        let prompts = self.extras.as_ref().filter(|_| wanted["promptsListChanged"] == true);
-        let mut accepted = json!({});
-        if tools {
-            accepted["toolsListChanged"] = true.into();
-        }
-        if prompts.is_some() {
-            accepted["promptsListChanged"] = true.into();
-        }
-        let mark = json!({ "io.modelcontextprotocol/subscriptionId": serde_json::from_str::<Value>(exchange.id.as_json()).unwrap_or_default() });
-        let mut tool_changes = self.hub.catalogue.changes();
-        tool_changes.mark_unchanged();
-        let mut prompt_changes = prompts.map(|extras| extras.prompt_changes());
-        exchange
-            .notify("notifications/subscriptions/acknowledged", &json!({ "_meta": mark, "notifications": accepted }))
-            .await;
-        loop {
-            let changed = tokio::select! {
-                () = exchange.cancel.cancelled() => None,
-                () = self.closing.cancelled() => None,
-                () = exchange.outbox.closed() => None,
-                moved = tool_changes.changed() => moved.is_ok().then_some(tools.then_some("notifications/tools/list_changed")),
-                moved = moved(&mut prompt_changes) => moved.then_some(Some("notifications/prompts/list_changed")),
-            };
-            match changed {
-                None => return Ok(format!(r#"{{"resultType":"complete","_meta":{mark}}}"#)),
-                Some(Some(method)) => exchange.notify(method, &json!({ "_meta": mark })).await,
-                Some(None) => {}
-            }
-        }
     }
 
     /// Checks what the modern era demands of a request, and takes over what it says.
@@ -319,15 +339,8 @@ impl Server {
     }
 }
 
-fn server_info(version: &str) -> Value {
-    json!({ "name": "nexus", "title": "Nexus", "version": version })
-}
-
-async fn moved(changes: &mut Option<watch::Receiver<Revision>>) -> bool {
-    match changes {
-        Some(changes) => changes.changed().await.is_ok(),
-        None => std::future::pending().await,
-    }
+fn identity(info: &Value) -> Box<str> {
+    format!(r#""_meta":{{"io.modelcontextprotocol/serverInfo":{info}}}"#).into()
 }
 
 /// A tool needs something of the client that it did not offer.

@@ -44,7 +44,7 @@ impl RequestId {
         Self(n.to_string().into())
     }
 
-    fn parse(raw: &RawValue) -> Option<Self> {
+    pub(crate) fn parse(raw: &RawValue) -> Option<Self> {
         let text = raw.get();
         let fits = text.len() <= 256 && matches!(text.as_bytes().first(), Some(b'"' | b'-' | b'0'..=b'9'));
         fits.then(|| Self(text.into()))
@@ -171,6 +171,13 @@ pub struct Params<'a> {
     pub input_responses: Option<&'a RawValue>,
     #[serde(borrow)]
     pub request_state: Option<Cow<'a, str>>,
+    /// What is to be completed.
+    #[serde(borrow, rename = "ref")]
+    pub reference: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub argument: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub context: Option<&'a RawValue>,
 }
 
 /// What the modern era says with each request, and the progress token of both.

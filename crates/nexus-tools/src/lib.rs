@@ -4,7 +4,6 @@
 pub mod clip;
 pub mod file;
 pub mod node;
-pub mod outbound;
 pub mod path;
 pub mod secret;
 pub mod session;

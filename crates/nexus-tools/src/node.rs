@@ -1,11 +1,9 @@
-//! Nodes: the machines tools work on. A command is an argument list, bounded in time and size; only this
-//! module starts processes.
+//! Nodes: the machines tools work on. A command is an argument list, bounded in time and size.
 
 mod argv;
 mod capture;
 mod environment;
 mod exec;
-mod group;
 
 use std::sync::Arc;
 use std::time::Duration;

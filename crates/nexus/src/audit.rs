@@ -4,12 +4,13 @@ pub mod alive;
 pub mod configuration;
 pub mod log;
 pub mod loki;
+pub mod notes;
 pub mod upkeep;
 
 use std::collections::HashSet;
 use std::fmt;
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -25,6 +26,7 @@ use uuid::Uuid;
 use nexus_core::audit::{NotRecorded, Row, Sink};
 use nexus_core::tasks::panic_text;
 
+use self::notes::Notes;
 use crate::store::chain::{Appended, Chain, Mark};
 use crate::store::sheaf::List;
 use crate::store::{Store, StoreError};
@@ -58,6 +60,8 @@ pub struct Journal {
     shipping: Notify,
     rows: AtomicU64,
     lost: AtomicU64,
+    /// Where rows stand that must outlive this process before the store has them.
+    notes: OnceLock<Notes>,
 }
 
 #[derive(Default)]
@@ -134,6 +138,18 @@ impl fmt::Debug for Journal {
 }
 
 impl Journal {
+    /// From here on notes are taken in these files.
+    pub fn note_in(&self, notes: Notes) {
+        let _ = self.notes.set(notes);
+    }
+
+    /// The store has these rows, or will never have them.
+    fn done_with(&self, rows: &[Row]) {
+        if let Some(notes) = self.notes.get() {
+            notes.written(rows);
+        }
+    }
+
     /// Adds what earlier runs have written to the count.
     pub fn count_earlier(&self, rows: u64) {
         self.rows.fetch_add(rows, Ordering::Relaxed);
@@ -265,6 +281,7 @@ impl Journal {
                 (queue.failing, queue.in_hand) = (false, 0);
                 drop(queue);
                 tell(waiting.into_iter().flatten(), &Ok(()));
+                self.done_with(&rows);
                 self.shipping.notify_one();
             }
             Ok(Appended::Earlier(written)) => {
@@ -358,7 +375,8 @@ impl Journal {
             }
         }
         let over = queue.rows.len().saturating_sub(MOST_UNWRITTEN);
-        queue.rows.drain(..over);
+        let dropped: Vec<Row> = queue.rows.drain(..over).map(|queued| queued.row).collect();
+        self.done_with(&dropped);
         self.lost.fetch_add(over as u64, Ordering::Relaxed);
         queue.bytes = queue.rows.iter().map(|queued| queued.row.size()).sum();
         (queue.failing, queue.awaited, queue.in_hand) = (true, 0, 0);
@@ -370,7 +388,9 @@ impl Journal {
         let mut queue = self.queue.lock();
         let behind = std::mem::take(&mut queue.rows);
         let first = rows.into_iter().zip(waiting).map(|(row, waiting)| Queued { row, waiting });
-        queue.rows = first.chain(behind).filter(|queued| !written.contains(&queued.row.id)).collect();
+        let (done, left): (Vec<_>, Vec<_>) = first.chain(behind).partition(|queued| written.contains(&queued.row.id));
+        self.done_with(&done.into_iter().map(|queued| queued.row).collect::<Vec<_>>());
+        queue.rows = left;
         queue.bytes = queue.rows.iter().map(|queued| queued.row.size()).sum();
         queue.awaited = queue.rows.iter().filter(|queued| queued.waiting.is_some()).count();
         (queue.failing, queue.in_hand) = (false, 0);
@@ -422,6 +442,17 @@ impl Sink for Journal {
         let (done, written) = oneshot::channel();
         self.push(row, Some(done));
         written.map(|said| said.unwrap_or_else(|_| Err(NotRecorded("the hub is ending".to_owned())))).boxed()
+    }
+
+    fn noted(&self, row: Row) -> Result<(), NotRecorded> {
+        if self.is_failing() {
+            return Err(NotRecorded("the store takes no rows at the moment".to_owned()));
+        }
+        if let Some(notes) = self.notes.get() {
+            notes.take(&row).map_err(|error| NotRecorded(format!("no note of it could be taken: {error}")))?;
+        }
+        self.push(row, None);
+        Ok(())
     }
 
     fn backlog(&self) -> Option<BoxFuture<'_, ()>> {

@@ -22,9 +22,15 @@ mod audit;
 mod call;
 mod check;
 mod docs;
+mod form;
+mod hub;
 mod key;
+mod mcp;
+mod person;
+mod repl;
 mod serve;
 mod stdio;
+mod test_server;
 mod tools;
 
 /// The one MCP endpoint of a homelab.
@@ -73,6 +79,13 @@ enum Command {
     /// Prove, show and export the record of all that happened
     #[command(subcommand)]
     Audit(audit::Audit),
+    /// The upstream MCP servers: list, connect, add, take over from other programs
+    #[command(subcommand)]
+    Mcp(mcp::Mcp),
+    /// Drive the hub by hand, or from a script on stdin: tools, upstream servers, approvals, the record
+    Repl(repl::Repl),
+    /// Serve three small tools, to try clients and hubs with
+    TestServer(test_server::TestServer),
     /// Write the reference pages (docs/reference)
     Docs(docs::Docs),
     /// Print shell completions
@@ -119,6 +132,13 @@ impl Cli {
             Command::Deny(deny) => block_on(deny.run(load()?)),
             Command::Key(key) => block_on(key.run(load()?)),
             Command::Audit(audit) => block_on(audit.run(load()?)),
+            Command::Repl(repl) => block_on(repl.run(load()?, &env)),
+            Command::TestServer(server) => {
+                // It needs no configuration, so it reads none.
+                log::start("warn", self.log_format);
+                block_on(server.run())
+            }
+            Command::Mcp(mcp) => block_on(mcp.run(load()?, &env)),
             Command::Docs(docs) => docs.run(),
             Command::Completions { shell } => {
                 let mut script = Vec::new();

@@ -6,6 +6,7 @@
 pub mod check;
 pub mod env;
 pub mod faults;
+pub mod mcp;
 pub mod reference;
 pub mod section;
 pub mod sections;

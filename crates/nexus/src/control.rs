@@ -31,6 +31,8 @@ use nexus_core::tasks::Tasks;
 
 use crate::hold::Lock;
 use crate::keyring::{Keyring, Listed, NewKey};
+use crate::upstreams::Upstreams;
+use crate::upstreams::orders::{McpAnswer, McpOrder};
 
 /// What can be asked of the holder. One line of JSON each way.
 #[derive(Debug, Serialize, Deserialize)]
@@ -51,6 +53,8 @@ pub enum Order {
         scope: Scope,
     },
     Deny(Code),
+    /// About the upstream servers.
+    Mcp(McpOrder),
     /// A daemon wants to do the background work; whoever holds the lock only by chance lets go of it.
     GiveWay,
 }
@@ -63,6 +67,7 @@ pub enum Answer {
     Waiting(Vec<Shown>),
     Approved(Box<Shown>, Scope),
     Denied(Box<Shown>),
+    Mcp(McpAnswer),
     /// Nothing waits here under that code; it may be another process that asked.
     NoSuchCode(String),
     Done,
@@ -87,6 +92,7 @@ pub async fn carry_out(order: Order, keyring: &Keyring, audit: &dyn Sink) -> Ans
             keyring.set_level(&name, level, until, audit).await.map(|()| Answer::Done)
         }
         Order::GiveWay => Err(anyhow!("this process stays the holder")),
+        Order::Mcp(_) => Err(anyhow!("upstream servers run only where a hub does")),
         Order::Pending | Order::Approve { .. } | Order::Deny(_) => Err(anyhow!("nobody waits where no hub runs")),
     };
     done.unwrap_or_else(|error| Answer::Failed(format!("{error:#}")))
@@ -100,9 +106,12 @@ async fn settle(order: &Order, approvals: &Approvals) -> Option<Answer> {
             approvals.approve(code, *scope).await.map(|(shown, scope)| Answer::Approved(Box::new(shown), scope))
         }
         Order::Deny(code) => approvals.deny(code).await.map(|shown| Answer::Denied(Box::new(shown))),
-        Order::KeyNew(_) | Order::KeyList | Order::KeyRevoke(_) | Order::KeyLevel { .. } | Order::GiveWay => {
-            return None;
-        }
+        Order::KeyNew(_)
+        | Order::KeyList
+        | Order::KeyRevoke(_)
+        | Order::KeyLevel { .. }
+        | Order::Mcp(_)
+        | Order::GiveWay => return None,
     };
     Some(settled.unwrap_or_else(|error| match error {
         NotSettled::Unknown(_) => Answer::NoSuchCode(error.to_string()),
@@ -209,13 +218,19 @@ pub fn listen(
     lock: Option<(Lock, CancellationToken)>,
     keyring: Arc<Keyring>,
     hub: Arc<Hub>,
+    upstreams: Arc<Upstreams>,
     tasks: &Tasks,
 ) -> io::Result<()> {
     let (lock, given_way) = lock.unzip();
     let over = given_way.clone().unwrap_or_default();
     serve(data, CONTROL, over, lock, tasks, move |order| {
         let (keyring, hub, given_way) = (keyring.clone(), hub.clone(), given_way.clone());
+        let upstreams = upstreams.clone();
         async move {
+            if let Order::Mcp(order) = order {
+                let done = upstreams.carry_out(order).await.map(Answer::Mcp);
+                return done.unwrap_or_else(|error| Answer::Failed(format!("{error:#}")));
+            }
             match (settle(&order, &hub.approvals).await, given_way) {
                 (Some(answer), _) => answer,
                 (None, Some(given_way)) if matches!(order, Order::GiveWay) => {

@@ -7,13 +7,15 @@ mod control;
 mod hold;
 mod keyring;
 mod log;
+mod logins;
 mod private;
 mod store;
+mod upstreams;
 mod when;
 mod wire;
 
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    cli::run()
+    nexus_system::process::shim::run().unwrap_or_else(cli::run)
 }

@@ -36,6 +36,22 @@ pub fn write_new(path: &Path, content: &str) -> io::Result<()> {
     linked
 }
 
+/// Writes a file with mode 0600 in the place of what is there, whole or not at all.
+pub fn replace(path: &Path, content: &str) -> io::Result<()> {
+    let name = path.file_name().ok_or_else(|| io::Error::other("it has no name"))?;
+    let aside = path.with_file_name(format!(".{}.{}.part", name.to_string_lossy(), std::process::id()));
+    let written = (|| {
+        let mut file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&aside)?;
+        file.write_all(content.as_bytes())?;
+        file.sync_all()?;
+        fs::rename(&aside, path)
+    })();
+    if written.is_err() {
+        let _ = fs::remove_file(&aside);
+    }
+    written
+}
+
 /// A new file with mode 0600 that grows. It has its name when it is complete; given up before, it leaves nothing.
 #[derive(Debug)]
 pub struct NewFile {
@@ -102,6 +118,11 @@ mod tests {
         assert!(write_new(&key, "other").is_err());
         assert_eq!(read(&key).unwrap().as_deref(), Some("secret"));
         assert_eq!(read(&data.join("none")).unwrap(), None);
+
+        replace(&key, "newer").unwrap();
+        assert_eq!(fs::metadata(&key).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(read(&key).unwrap().as_deref(), Some("newer"));
+        assert!(replace(&data.join("none/key"), "x").is_err());
 
         let export = data.join("export");
         let mut half = NewFile::create(&export).unwrap();

@@ -47,6 +47,7 @@ pub mod prune;
 pub mod rows;
 pub mod sheaf;
 pub mod ship;
+pub mod upstreams;
 pub mod verify;
 
 pub use keys::{RaisedLevel, StoredKey};

@@ -30,6 +30,7 @@ use crate::audit::alive::{self, Alive};
 use crate::audit::configuration;
 use crate::audit::log;
 use crate::audit::loki::{Loki, Shipper, Standing};
+use crate::audit::notes::Notes;
 use crate::audit::upkeep::{Retention, Upkeep};
 use crate::config::env::EnvVar;
 use crate::config::values::{ApprovalMode, Protocol, Text};
@@ -38,6 +39,7 @@ use crate::keyring::Keyring;
 use crate::private;
 use crate::store::Store;
 use crate::store::chain::Chain;
+use crate::upstreams::{Farewell, Role, Upstreams};
 
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
@@ -45,6 +47,8 @@ pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 const LAST_CALLS: Duration = Duration::from_secs(10);
 /// What was cut off may take this long to say so.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
+/// Upstream servers are told to end, then killed, which takes half of this.
+const LAST_SERVERS: Duration = Duration::from_secs(8);
 const LAST_ROWS: Duration = Duration::from_secs(5);
 
 /// A hub without doors.
@@ -55,6 +59,9 @@ pub struct Assembly {
     pub keyring: Arc<Keyring>,
     pub journal: Arc<Journal>,
     pub tasks: Tasks,
+    pub upstreams: Arc<Upstreams>,
+    /// Servers end after the calls that go to them.
+    upstream_tasks: Tasks,
     store: Store,
     /// The journal ends after everything that writes to it.
     journal_tasks: Tasks,
@@ -84,21 +91,25 @@ pub async fn assemble(loaded: &Loaded, env: &Env, rig: Rig) -> Result<Assembly> 
     learn_secrets(config, env);
     let store = Store::open(data, config.store.as_ref().map(|url| url.expose())).await?;
     let journal = Arc::new(Journal::default());
-    let (tasks, journal_tasks) = (Tasks::new(), Tasks::new());
+    let (tasks, upstream_tasks, journal_tasks) = (Tasks::new(), Tasks::new(), Tasks::new());
     let home = alive::home(data).context("the name of the data folder")?;
     let chain = Chain::new(&home);
     let alive = Alive::declare(data, &chain.id).context("the lock of this process")?;
+    journal.note_in(Notes::open(data, &chain.id).context("the notes of this process")?);
     journal_tasks.spawn("journal", journal.clone().write_to(store.clone(), chain, journal_tasks.stopping()));
     count_rows(&store, &journal, &tasks);
     let audit: Arc<dyn Sink> = if rig.unrecorded { Arc::new(Nowhere) } else { journal.clone() };
 
     let catalogue = Arc::new(Catalogue::default());
     tasks.spawn("built-in tools", until_stopped(&tasks, catalogue.attach(Arc::new(built_in(config, data, env)?))));
-    let mut extras: Option<Arc<dyn Extras>> = None;
+    let upstreams = Upstreams::new(loaded, env, &store, &home, audit.clone(), &upstream_tasks)?;
+    let managing = Arc::new(nexus_mcp::upstream::tools::tools(&upstreams.registry)?);
+    tasks.spawn("tools about upstreams", until_stopped(&tasks, catalogue.attach(managing)));
+    let mut extras: Arc<dyn Extras> = upstreams.offers.clone();
     if rig.conformance {
         let fixtures = Fixtures::new(rig.dummies)?;
         tasks.spawn("fixtures", until_stopped(&tasks, catalogue.attach(fixtures.clone())));
-        extras = Some(fixtures);
+        extras = fixtures;
     }
 
     let policy = Policy {
@@ -115,7 +126,7 @@ pub async fn assemble(loaded: &Loaded, env: &Env, rig: Rig) -> Result<Assembly> 
     let log = Arc::new(log::tools(log::Shelf { store: store.clone(), journal: journal.clone() })?);
     tasks.spawn("the record's tool", until_stopped(&tasks, hub.catalogue.attach(log)));
     let closing = CancellationToken::new();
-    let server = Arc::new(Server::new(hub.clone(), protocol(config.server.protocol), VERSION, closing, extras));
+    let server = Arc::new(Server::new(hub.clone(), protocol(config.server.protocol), VERSION, closing, Some(extras)));
     let rate =
         Rate { per_second: config.server.rate_limit.per_second.get(), burst: config.server.rate_limit.burst.get() };
     let keyring = Arc::new(Keyring::new(config.clone(), store.clone(), data, Arc::new(Keys::new(rate))));
@@ -126,6 +137,8 @@ pub async fn assemble(loaded: &Loaded, env: &Env, rig: Rig) -> Result<Assembly> 
         keyring,
         journal,
         tasks,
+        upstreams,
+        upstream_tasks,
         store,
         journal_tasks,
         background: CancellationToken::new(),
@@ -164,6 +177,12 @@ impl Assembly {
             }
         });
         self.ship(&loaded.config);
+        self.upstreams.start(Role::Holder, &self.hub.catalogue, &self.tasks);
+    }
+
+    /// Where sessions are recorded; upstream servers hear from it when one ends.
+    pub fn sessions_record(&self) -> Arc<dyn Sink> {
+        Arc::new(Farewell { audit: self.journal.clone(), registry: self.upstreams.registry.clone() })
     }
 
     /// Ships the record where there is a Loki. A client that cannot be made does not keep the hub from starting.
@@ -193,6 +212,10 @@ impl Assembly {
             self.hub.ending.cancel();
             self.tasks.finish(LAST_ANSWERS).await;
         }
+        if timeout(LAST_SERVERS, self.upstreams.registry.close_all()).await.is_err() {
+            warn!("some upstream servers did not end in time; they are killed");
+        }
+        self.upstream_tasks.finish(LAST_ANSWERS).await;
         let stopped = Row::new(Event::HubStopped).detail(format!("pid {}", std::process::id()));
         match self.shipper.get() {
             // It ships what is written, so the last rows are waited for; its own row comes behind them.
@@ -215,7 +238,7 @@ impl Assembly {
     pub fn health(&self, sessions: &Arc<identity::Sessions>) -> Box<dyn Fn() -> Value + Send + Sync> {
         let (started, sessions, journal, hub) =
             (self.started, sessions.clone(), self.journal.clone(), self.hub.clone());
-        let standing = self.standing.clone();
+        let (standing, upstreams) = (self.standing.clone(), self.upstreams.clone());
         Box::new(move || {
             json!({
                 "ok": !journal.is_failing(),
@@ -224,7 +247,7 @@ impl Assembly {
                 "sessions": sessions.count(),
                 "tools": hub.catalogue.specs().len(),
                 "computers": 0,
-                "upstreams": {},
+                "upstreams": upstreams.health(),
                 "audit": {
                     "rows": journal.rows(),
                     "unwritten": journal.unwritten(),

@@ -1,6 +1,6 @@
 //! `approve_writes`: unlocks the session's writes, once the operator has said yes.
 
-use super::{Approvals, Code, NotSettled};
+use super::{Approvals, Code, NotSettled, Scope};
 use crate::gate::Writes;
 use crate::prelude::*;
 use crate::principal::Level;
@@ -14,6 +14,9 @@ use crate::principal::Level;
 pub struct ApproveWrites {
     /// The `code` of one waiting call: allow that call alone, once.
     pub code: Option<String>,
+    /// With the code of a call to an upstream server: `once` (that call), `session` (every tool of that server, this
+    /// session) or `each` (the server may be used, and every call is asked about).
+    pub scope: Option<Scope>,
     /// What the writes are for, in one line; the operator reads it.
     pub reason: Option<String>,
 }
@@ -49,7 +52,14 @@ impl Tool<Approvals> for ApproveWrites {
 
     fn summary(&self) -> String {
         let what = match &self.code {
-            Some(code) => format!("allow the waiting call {} once", Code::typed(code)),
+            Some(code) => {
+                let code = Code::typed(code);
+                match self.scope.unwrap_or(Scope::Once) {
+                    Scope::Once => format!("allow the waiting call {code} once"),
+                    Scope::Session => format!("allow every tool of the server that {code} is about, this session"),
+                    Scope::Each => format!("allow the use of the server that {code} is about, and ask about each call"),
+                }
+            }
             None => "unlock all writes of this session".to_owned(),
         };
         match self.reason.as_deref().map(str::trim).filter(|reason| !reason.is_empty()) {
@@ -67,9 +77,15 @@ impl Tool<Approvals> for ApproveWrites {
         // What is free needs no yes, and a yes would outlive the level that made it free.
         let free = cx.principal.level_now() == Level::Yolo;
         if let Some(code) = self.code.as_deref().filter(|_| !free) {
-            let allowed = approvals.allow_once(&Code::typed(code), &cx.session, cx.answered).await;
+            let scope = self.scope.unwrap_or(Scope::Once);
+            let allowed = approvals.allow(&Code::typed(code), &cx.session, cx.answered, scope).await;
             let allowed = allowed.map_err(NotSettled::into_error)?;
-            let next = format!("Call `{}` again with the same arguments; it runs once.", allowed.tool);
+            let then = match scope {
+                Scope::Once => "it runs once",
+                Scope::Session => "it runs, and so does every other tool of that server in this session",
+                Scope::Each => "it has a question of its own, as has every call of that server",
+            };
+            let next = format!("Call `{}` again with the same arguments; {then}.", allowed.tool);
             return Ok(Approved { writes: State::Once, next });
         }
         let (writes, next) = match (free, cx.session.grants.lock().writes) {

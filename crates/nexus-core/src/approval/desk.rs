@@ -108,6 +108,10 @@ impl Waiting {
             node: self.node.clone().unwrap_or_else(|| "local".to_owned()),
             summary: self.summary.clone(),
             arguments: serde_json::from_str(&self.arguments).unwrap_or_default(),
+            what: match &self.about {
+                About::Connect(server) | About::ConfirmUpstream(server) => format!("all tools of the server {server}"),
+                About::ApproveWrites | About::Unlock | About::ConfirmCall => "all writes".to_owned(),
+            },
         }
     }
 
@@ -226,7 +230,9 @@ impl Desk {
     pub(super) fn covered(&mut self, by: &Waiting) {
         let covers = |about: &About| match &by.about {
             About::ApproveWrites | About::Unlock => matches!(about, About::ApproveWrites | About::Unlock),
-            About::Connect(_) => about == &by.about,
+            About::Connect(server) | About::ConfirmUpstream(server) => {
+                matches!(about, About::Connect(other) | About::ConfirmUpstream(other) if other == server)
+            }
             About::ConfirmCall => false,
         };
         let covered =

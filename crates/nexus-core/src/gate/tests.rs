@@ -22,6 +22,7 @@ fn decided(asker: &Asker<'_>, origin: &Origin, access: Access) -> &'static str {
         Decision::Ask(Question { about: About::Unlock, .. }) => "unlock",
         Decision::Ask(Question { about: About::ConfirmCall, .. }) => "confirm",
         Decision::Ask(Question { about: About::Connect(_), .. }) => "connect",
+        Decision::Ask(Question { about: About::ConfirmUpstream(_), .. }) => "confirm_upstream",
         Decision::Refuse(why) => why.as_str(),
     }
 }
@@ -48,7 +49,7 @@ fn the_table_of_the_design() {
     for access in [Read, ReadLogged, Write] {
         check(&upstream(), Sandboxed, access, &consents(Consent::All), "level_too_low");
         check(&upstream(), Trusted, access, &none, "connect");
-        check(&upstream(), Trusted, access, &consents(Consent::PerTool), "confirm");
+        check(&upstream(), Trusted, access, &consents(Consent::PerTool), "confirm_upstream");
         check(&upstream(), Trusted, access, &consents(Consent::All), "allow");
         check(&upstream(), Trusted, access, &consents(Consent::Denied), "server_denied");
         check(&upstream(), Yolo, access, &none, "allow");
@@ -56,7 +57,7 @@ fn the_table_of_the_design() {
 
     #[track_caller]
     fn check(origin: &Origin, level: Level, access: Access, grants: &Grants, expected: &str) {
-        let asker = Asker { level, read_only: false, approved: false, always_ask: false, denied: false, grants };
+        let asker = Asker { level, read_only: false, approved: false, always_ask: false, denied: false, connects: false, grants };
         assert_eq!(decided(&asker, origin, access), expected);
     }
 }
@@ -66,7 +67,7 @@ fn read_only_beats_yolo_and_yolo_beats_always_ask() {
     let grants = Grants { writes: Writes::Approved, ..Grants::default() };
     let asker = |level, read_only, always_ask| {
         let (approved, denied) = (true, false);
-        Asker { level, read_only, approved, always_ask, denied, grants: &grants }
+        Asker { level, read_only, approved, always_ask, denied, connects: false, grants: &grants }
     };
     assert_eq!(decided(&asker(Level::Yolo, true, false), &OWN, Access::Write), "read_only");
     assert_eq!(decided(&asker(Level::Yolo, true, false), &OWN, Access::Read), "allow");
@@ -88,11 +89,41 @@ fn only_a_yes_settles_a_question_with_a_permit() {
 fn an_answer_that_was_not_offered_is_a_no() {
     check(About::ConfirmCall, Answer::Session);
     check(About::Unlock, Answer::Once);
+    check(About::ApproveWrites, Answer::Each);
+    check(About::ConfirmUpstream(ServerName::new("github")), Answer::Each);
 
     #[track_caller]
     fn check(about: About, answer: Answer) {
         assert_eq!(Question { about, access: Access::Write }.settle(answer).unwrap_err(), Why::Denied);
     }
+}
+
+#[test]
+fn what_is_said_about_a_server_holds_for_it_alone() {
+    let (github, other) = (ServerName::new("github"), ServerName::new("other"));
+    check(About::Connect(github.clone()), Answer::Session, Consent::All);
+    check(About::Connect(github.clone()), Answer::Each, Consent::PerTool);
+    check(About::Connect(github.clone()), Answer::No, Consent::Denied);
+    check(About::ConfirmUpstream(github.clone()), Answer::Session, Consent::All);
+    check(About::ConfirmUpstream(github.clone()), Answer::Once, Consent::Unasked);
+    check(About::ConfirmUpstream(github.clone()), Answer::No, Consent::Unasked);
+    check(About::Connect(other), Answer::Session, Consent::Unasked);
+    check(About::ApproveWrites, Answer::Session, Consent::Unasked);
+
+    #[track_caller]
+    fn check(about: About, answer: Answer, expected: Consent) {
+        let mut grants = Grants::default();
+        grants.extend(&about, answer);
+        assert_eq!(grants.consent(&ServerName::new("github")), expected, "{about:?} {answer:?}");
+    }
+}
+
+#[test]
+fn who_confirms_each_tool_is_not_asked_about_connecting_again() {
+    let grants = consents(Consent::PerTool);
+    let level = Level::Trusted;
+    let asker = Asker { level, read_only: false, approved: false, always_ask: false, denied: false, connects: true, grants: &grants };
+    assert_eq!(decided(&asker, &upstream(), Access::Write), "allow");
 }
 
 #[test]
@@ -135,7 +166,7 @@ proptest! {
     ) {
         let level = Level::ALL[level];
         let origin = if own { OWN } else { upstream() };
-        let asker = Asker { level, read_only, approved, always_ask, denied: false, grants: &grants };
+        let asker = Asker { level, read_only, approved, always_ask, denied: false, connects: false, grants: &grants };
         if decided(&asker, &origin, Access::Write) == "allow" {
             prop_assert!(!read_only);
             let granted = match &origin {
@@ -151,7 +182,7 @@ proptest! {
 fn a_no_to_this_very_call_beats_every_yes_to_the_session_or_the_key() {
     for grants in [Grants { writes: Writes::Approved, ..Grants::default() }, consents(Consent::All)] {
         let asker =
-            |level| Asker { level, read_only: false, approved: true, always_ask: true, denied: true, grants: &grants };
+            |level| Asker { level, read_only: false, approved: true, always_ask: true, denied: true, connects: false, grants: &grants };
         for origin in [OWN, upstream(), Origin::Own(Own::Gate)] {
             assert_eq!(decided(&asker(Level::Trusted), &origin, Access::Write), "denied");
             assert_eq!(decided(&asker(Level::Yolo), &origin, Access::Write), "allow");
@@ -171,6 +202,7 @@ fn how_fast_the_gate_decides() {
         approved: false,
         always_ask: false,
         denied: false,
+        connects: false,
         grants: &grants,
     });
     let origins = [OWN, upstream()];

@@ -11,10 +11,11 @@ use super::record::Record;
 use super::{Hub, Rules, run};
 use crate::approval::{Approvals, Code, Facts, Ticket};
 use crate::arguments::Arguments;
+use crate::audit::NotRecorded;
 use crate::call::CallCx;
 use crate::clock;
 use crate::error::ToolError;
-use crate::gate::{Answer, By, Decision, Permit, Question, Why};
+use crate::gate::{About, Answer, By, Decision, Permit, Question, Why};
 use crate::name::NodeName;
 use crate::provider::{Intent, Origin, Own};
 use crate::reply::Reply;
@@ -57,6 +58,11 @@ impl Pending {
 
     pub fn session(&self) -> &Arc<Session> {
         &self.cx.session
+    }
+
+    /// What a human should know of the server that is to be used for the first time.
+    pub fn introduction(&self) -> Option<String> {
+        self.intent.introduction()
     }
 
     /// It is a tool of the gate itself, which does nothing but ask.
@@ -114,7 +120,11 @@ impl Pending {
             Some(Decision::Allow(permit)) => (permit, None),
             Some(Decision::Ask(question)) => {
                 let once = self.cx.session.grants.lock().take_once(&self.record.call(), clock::monotonic_ms());
-                let Some(by) = once else { return Looked::Asks(self) };
+                let Some(by) = once else {
+                    // Who wants to see each call of a server has answered the question before this one.
+                    self.question = question;
+                    return Looked::Asks(self);
+                };
                 match question.settle(Answer::Once) {
                     Ok(permit) => (permit, Some(by)),
                     Err(why) => return Looked::Over(self.refuse(why)),
@@ -150,28 +160,41 @@ impl Pending {
                 self.record.refused(why, Some(&code))
             }
             _ => {
+                if why == Why::Denied && matches!(self.question.about, About::Connect(_)) {
+                    self.approvals.deny_server(self.facts(), By::Client);
+                }
                 self.close();
                 self.record.refused(why, None)
             }
         }
     }
 
-    /// Goes on with the answer: runs the call, or refuses it.
-    pub async fn settle(self, answer: Answer, by: By) -> Reply {
-        match self.accept(answer, by).await {
-            Ok(ready) => ready.run().await,
-            Err(refused) => refused,
+    /// Takes the answer. What it gives to the session is recorded and in force before the call itself runs. Where
+    /// the key or its level no longer allows it, no answer does.
+    pub async fn accept(mut self: Box<Self>, answer: Answer, by: By) -> Looked {
+        match self.decide() {
+            None => return Looked::Over(self.cancelled()),
+            Some(Decision::Refuse(why)) => return Looked::Over(self.refuse(why)),
+            Some(Decision::Allow(_) | Decision::Ask(_)) => {}
+        }
+        if answer == Answer::Each && self.question.about.offers().contains(&answer) {
+            return self.ask_each(by).await;
+        }
+        match self.take(answer, by).await {
+            Ok(ready) => Looked::Ready(ready),
+            Err(refused) => Looked::Over(refused),
         }
     }
 
-    /// Takes the answer. What it gives to the session is recorded and in force before the call itself runs. Where
-    /// the key or its level no longer allows it, no answer does.
-    pub async fn accept(mut self, answer: Answer, by: By) -> Result<Box<Ready>, Reply> {
-        match self.decide() {
-            None => return Err(self.cancelled()),
-            Some(Decision::Refuse(why)) => return Err(self.refuse(why)),
-            Some(Decision::Allow(_) | Decision::Ask(_)) => {}
+    /// The server may be used, and its calls are asked about one by one: this one is the first.
+    async fn ask_each(self: Box<Self>, by: By) -> Looked {
+        if let Err(error) = self.approvals.extend(self.facts(), Answer::Each, by).await {
+            return Looked::Over(self.record.failed(not_approved(error)));
         }
+        self.look()
+    }
+
+    async fn take(self, answer: Answer, by: By) -> Result<Box<Ready>, Reply> {
         self.close();
         let facts = (answer == Answer::Session).then(|| self.facts());
         let Self { question, intent, mut cx, mut record, approvals, ending, .. } = self;
@@ -182,10 +205,9 @@ impl Pending {
         record.row.how = Some(by.how(answer));
         cx.answered = Some(by);
         if let Some(facts) = facts
-            && let Err(error) = approvals.extend(facts, by).await
+            && let Err(error) = approvals.extend(facts, answer, by).await
         {
-            let hint = "nothing was approved; the operator should look at the hub's disk and store";
-            return Err(record.failed(ToolError::failed(error).hint(hint)));
+            return Err(record.failed(not_approved(error)));
         }
         Ok(Box::new(Ready { intent, permit, cx, record, ending }))
     }
@@ -204,6 +226,10 @@ impl Pending {
             about: self.question.about.clone(),
         }
     }
+}
+
+fn not_approved(error: NotRecorded) -> ToolError {
+    ToolError::failed(error).hint("nothing was approved; the operator should look at the hub's disk and store")
 }
 
 /// What came of another look at a call that waits.

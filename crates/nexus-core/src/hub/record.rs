@@ -15,7 +15,7 @@ use crate::call::{CallCx, CallKey};
 use crate::catalogue::Found;
 use crate::error::ToolError;
 use crate::gate::Why;
-use crate::provider::Intent;
+use crate::provider::{Intent, Origin};
 use crate::redact;
 use crate::reply::Reply;
 use crate::text;
@@ -139,10 +139,14 @@ impl Record {
         digest.finalize().into()
     }
 
-    /// Comes back when the store has it. What cannot be recorded does not happen.
+    /// Comes back when it is recorded. What cannot be recorded does not happen. A write of our own waits for the disk;
+    /// a call of another server, which may be a write and mostly is none, is noted so that it outlives the hub.
     pub(super) async fn begin(&self) -> Result<(), NotRecorded> {
         let row = Row { call: Some(self.row.clone()), ..Row::about(Event::Begun, &self.cx) };
-        self.audit.durable(row).await
+        match self.row.origin {
+            Some(Origin::Upstream(_)) => self.audit.noted(row),
+            Some(Origin::Own(_)) | None => self.audit.durable(row).await,
+        }
     }
 
     /// With the `code` under which the operator may still allow it, where there is one.

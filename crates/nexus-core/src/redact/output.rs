@@ -83,14 +83,23 @@ fn may_hold_secrets(json: &str) -> bool {
         || own::with(|own| own.is_some_and(|own| (own.escaped && json.contains('\\')) || own.find(bytes, 0).is_some()))
 }
 
+/// Where text stands in results: of tools, of resources, of prompts.
+const LISTS: [(&str, &[&str]); 3] = [
+    ("content", &["/text", "/resource/text", "/uri", "/description", "/title"]),
+    ("contents", &["/text"]),
+    ("messages", &["/content/text", "/content/resource/text"]),
+];
+
 /// In the result of a call: text is text, structured content is a tree with telling names, and of everything else
 /// (images, what the protocol needs) only the hub's own secrets are taken out.
 fn result(tree: &mut Value) -> bool {
     let mut found = Walk::own().value(tree);
-    for block in tree.get_mut("content").and_then(Value::as_array_mut).into_iter().flatten() {
-        for place in ["/text", "/resource/text", "/uri", "/description", "/title"] {
-            if let Some(Value::String(words)) = block.pointer_mut(place) {
-                found |= Walk::all().string(words);
+    for (list, places) in LISTS {
+        for block in tree.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
+            for place in places {
+                if let Some(Value::String(words)) = block.pointer_mut(place) {
+                    found |= Walk::all().string(words);
+                }
             }
         }
     }

@@ -12,7 +12,7 @@ use nexus_core::session::{Session, SessionKey, Transport};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-use crate::bench::{Bench, Kept};
+use crate::bench::{Bench, Kept, settle};
 
 impl Bench {
     fn always_asking() -> Self {
@@ -119,7 +119,7 @@ async fn what_cannot_be_recorded_is_not_granted() {
     for scope in [Scope::Once, Scope::Session] {
         assert!(matches!(bench.hub.approvals.approve(&code, scope).await, Err(NotSettled::NotRecorded(_))));
     }
-    assert!(bench.question("change").await.settle(Answer::Session, By::Client).await.is_error());
+    assert!(settle(bench.question("change").await, Answer::Session, By::Client).await.is_error());
     bench.question("change").await.asked("operator");
     assert_eq!((bench.ran(), bench.cx.session.grants.lock().writes), (0, Writes::Locked));
 }
@@ -139,7 +139,7 @@ async fn approve_writes_unlocks_the_session_when_it_is_answered_and_revoke_write
     let bench = Bench::new(Level::Trusted);
     let pending = bench.question("approve_writes").await;
     assert!(pending.about_the_gate());
-    let reply = pending.settle(Answer::Session, By::Chat).await;
+    let reply = settle(pending, Answer::Session, By::Chat).await;
     assert!(reply.text().contains(r#""writes":"approved""#), "{}", reply.text());
     assert_eq!(bench.last_row(), "call approve_writes allowed chat ok");
     assert!(!bench.reply("change", json!({})).await.is_error());
@@ -151,7 +151,7 @@ async fn approve_writes_unlocks_the_session_when_it_is_answered_and_revoke_write
     // Its approval is for the session or not at all.
     let code = bench.question("approve_writes").await.code();
     assert!(matches!(bench.hub.approvals.approve(&code, Scope::Once).await, Err(NotSettled::NotOnce(_))));
-    assert!(bench.question("approve_writes").await.settle(Answer::Once, By::Client).await.is_error());
+    assert!(settle(bench.question("approve_writes").await, Answer::Once, By::Client).await.is_error());
 }
 
 #[tokio::test]
@@ -168,7 +168,7 @@ async fn approve_writes_is_refused_where_no_write_could_be_approved() {
     let principal = Principal { approved: Patterns::all(), ..Principal::new("tester", Level::Trusted) };
     let policy = Policy { always_ask: Patterns::all(), ..Policy::default() };
     let bench = Bench::with(principal, policy, Kept::default());
-    assert!(!bench.question("approve_writes").await.settle(Answer::Session, By::Client).await.is_error());
+    assert!(!settle(bench.question("approve_writes").await, Answer::Session, By::Client).await.is_error());
     assert_eq!(bench.cx.session.grants.lock().writes, Writes::Approved);
 }
 
@@ -188,7 +188,7 @@ async fn approve_writes_with_a_code_always_asks_and_allows_that_call_of_that_ses
     assert!(refused.is_error(), "another session's code");
 
     let Ok(Outcome::Ask(pending)) = bench.hub.call(asked(&code, &bench.cx)).await else { panic!("it was not asked") };
-    let reply = pending.settle(Answer::Once, By::Chat).await;
+    let reply = settle(*pending, Answer::Once, By::Chat).await;
     assert!(reply.text().contains(r#""writes":"once""#), "{}", reply.text());
     assert!(!bench.reply("change", json!({})).await.is_error());
     assert_eq!(bench.last_row(), "call change allowed chat ok");
@@ -282,7 +282,7 @@ async fn a_no_of_the_operator_is_undone_by_nothing_but_their_own_yes() {
     // By the model, with the code.
     assert!(bench.reply("approve_writes", json!({ "code": code })).await.is_error());
     // By a yes for the session, which lets every other write through.
-    assert!(!bench.question("approve_writes").await.settle(Answer::Session, By::Chat).await.is_error());
+    assert!(!settle(bench.question("approve_writes").await, Answer::Session, By::Chat).await.is_error());
     assert!(!bench.reply("change", json!({ "to": 1 })).await.is_error());
     assert!(bench.reply("change", json!({})).await.text().contains("the operator said no"));
     assert_eq!((bench.last_row().as_str(), bench.ran()), ("call change refused denied refused", 1));
@@ -318,7 +318,7 @@ async fn in_operator_mode_the_tool_allows_nothing_whoever_is_said_to_have_answer
     let code = bench.question("change").await.code();
     for by in [By::Chat, By::Client] {
         let Ok(Outcome::Ask(pending)) = bench.call("approve_writes", json!({ "code": code })).await else { panic!() };
-        let refused = pending.settle(Answer::Once, by).await;
+        let refused = settle(*pending, Answer::Once, by).await;
         assert!(refused.text().contains("only the operator"), "{}", refused.text());
     }
     bench.question("change").await.asked("operator");
@@ -330,7 +330,7 @@ async fn a_yes_for_one_call_is_recorded_with_the_one_who_gave_it() {
         let bench = Bench::new(Level::Trusted);
         let code = bench.question("change").await.code();
         let Ok(Outcome::Ask(pending)) = bench.call("approve_writes", json!({ "code": code })).await else { panic!() };
-        assert!(!pending.settle(Answer::Once, by).await.is_error());
+        assert!(!settle(*pending, Answer::Once, by).await.is_error());
         let details: Vec<String> = bench.kept.rows.lock().iter().filter_map(|row| row.detail.clone()).collect();
         assert!(details.contains(&format!("{code} change once, by {told}")), "{details:?}");
         assert!(!bench.reply("change", json!({})).await.is_error());
@@ -379,7 +379,7 @@ async fn an_answer_counts_only_where_the_key_would_still_be_asked() {
     ] {
         let (accepts, looks) = (bench.question("change").await, bench.question("change").await);
         *holds.0.lock() = now.map(Arc::new);
-        assert!(accepts.settle(Answer::Session, By::Client).await.is_error());
+        assert!(settle(accepts, Answer::Session, By::Client).await.is_error());
         assert_eq!(bench.last_row(), row);
         assert!(matches!(Box::new(looks).look(), Looked::Over(_)));
         assert_eq!(bench.last_row(), row);
@@ -399,7 +399,7 @@ async fn a_session_that_ended_takes_its_questions_with_it() {
         let settled = bench.hub.approvals.approve(&code, Scope::Session).await;
         assert!(matches!(settled, Err(NotSettled::SessionGone(_))), "{settled:?}");
     }
-    assert!(pending.settle(Answer::Session, By::Client).await.is_error());
+    assert!(settle(pending, Answer::Session, By::Client).await.is_error());
     assert_eq!((bench.ran(), bench.cx.session.grants.lock().writes), (0, Writes::Locked));
 }
 

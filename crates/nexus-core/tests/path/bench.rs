@@ -9,10 +9,11 @@ use nexus_core::arguments::Arguments;
 use nexus_core::audit::{NotRecorded, Row, Sink};
 use nexus_core::call::{Call, CallCx, Deaf};
 use nexus_core::catalogue::Catalogue;
-use nexus_core::hub::{Hub, Outcome, Pending, Policy, UnknownTool};
+use nexus_core::gate::{Answer, By};
+use nexus_core::hub::{Hub, Looked, Outcome, Pending, Policy, UnknownTool};
 use nexus_core::prelude::*;
 use nexus_core::principal::{Level, Principal};
-use nexus_core::provider::{Origin, Own};
+use nexus_core::provider::{Origin, Own, Provider};
 use nexus_core::reply::Reply;
 use nexus_core::session::{Era, Session, SessionKey, Transport};
 use nexus_core::tool::{Entry, Family};
@@ -130,6 +131,11 @@ impl Sink for Kept {
     }
 }
 
+/// The toys as a provider.
+pub fn toys(yard: Arc<Yard>) -> Arc<dyn Provider> {
+    Arc::new(Family::new(Origin::Own(Own::BuiltIn), yard, &[TOYS]).unwrap())
+}
+
 /// A hub with toys, and one caller.
 pub struct Bench {
     pub hub: Hub,
@@ -145,8 +151,7 @@ impl Bench {
 
     pub fn with(principal: Principal, policy: Policy, kept: Kept) -> Self {
         let (kept, yard, catalogue) = (Arc::new(kept), Arc::new(Yard::default()), Arc::new(Catalogue::default()));
-        let toys = Family::new(Origin::Own(Own::BuiltIn), yard.clone(), &[TOYS]).unwrap();
-        drop(catalogue.attach(Arc::new(toys)));
+        drop(catalogue.attach(toys(yard.clone())));
         let cx = CallCx {
             id: nexus_core::clock::new_id(),
             principal: Arc::new(principal),
@@ -196,5 +201,14 @@ impl Bench {
             format!("{} {} {decision} {how} {outcome}", row.event.as_str(), call.tool)
         };
         self.kept.rows.lock().iter().map(told).collect()
+    }
+}
+
+/// Goes on with an answer, for questions after which no other comes.
+pub async fn settle(pending: Pending, answer: Answer, by: By) -> Reply {
+    match Box::new(pending).accept(answer, by).await {
+        Looked::Ready(ready) => ready.run().await,
+        Looked::Over(refused) => refused,
+        Looked::Asks(pending) => panic!("asks again: {pending:?}"),
     }
 }

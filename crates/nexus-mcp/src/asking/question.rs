@@ -2,9 +2,10 @@
 
 use serde_json::{Value, json};
 
-use nexus_core::approval::{Approvals, ApproveWrites, Code, Mode, Shown};
+use nexus_core::approval::{Approvals, ApproveWrites, Code, Mode, Scope, Shown};
 use nexus_core::gate::{About, Answer, Why};
 use nexus_core::hub::Pending;
+use nexus_core::name::ServerName;
 use nexus_core::text;
 use nexus_core::tool::Tool;
 
@@ -25,10 +26,20 @@ pub(super) fn elicitation(pending: &Pending, approvals: &Approvals) -> Value {
     let message = match (about, named(pending, approvals)) {
         (About::Unlock, _) => format!("Allow all writes of this session? {}", quoted(pending.summary())),
         (_, Some(waiting)) => {
-            format!("Allow this once? {} on {}: {}", waiting.tool, waiting.node, quoted(&waiting.summary))
+            let how_far = match pending.arguments().parse::<ApproveWrites>().ok().and_then(|asked| asked.scope) {
+                None | Some(Scope::Once) => "Allow this once?",
+                Some(Scope::Session) => "Allow this, and every tool of the same server for this session?",
+                Some(Scope::Each) => "Allow the use of this tool's server, and ask about each of its calls?",
+            };
+            format!("{how_far} {} on {}: {}", waiting.tool, waiting.node, quoted(&waiting.summary))
         }
         (About::Connect(server), None) => {
-            format!("Allow the use of the server {server}? {}: {}", pending.tool(), quoted(pending.summary()))
+            let known = pending.introduction().map(|known| format!(" It is {}.", quoted(&known))).unwrap_or_default();
+            let (tool, summary) = (pending.tool(), quoted(pending.summary()));
+            format!("Allow the use of the upstream server {}?{known} First wanted: {tool}: {summary}", label(server))
+        }
+        (About::ConfirmUpstream(server), None) => {
+            format!("Allow this call of the upstream server {}? {}: {}", label(server), pending.tool(), quoted(pending.summary()))
         }
         (About::ApproveWrites | About::ConfirmCall, None) => {
             format!("Allow this? {} on {}: {}", pending.tool(), node(pending), quoted(pending.summary()))
@@ -37,13 +48,22 @@ pub(super) fn elicitation(pending: &Pending, approvals: &Approvals) -> Value {
     json!({ "message": message, "requestedSchema": schema(about) })
 }
 
+/// A server's name comes from a file that somebody else may have written.
+fn label(server: &ServerName) -> String {
+    quoted(&text::cut(server.as_str(), 64))
+}
+
 /// One choice and nothing else: where a form wants more, clients answer `cancel`. Plain `enum`: `oneOf` is unknown
 /// before 2025-11-25.
 fn schema(about: &About) -> Value {
-    let name = |answer: &Answer| match answer {
-        Answer::Once => "Yes, this once",
-        Answer::Session => "Yes, and every write of this session",
-        Answer::No => "No",
+    let name = |answer: &Answer| match (answer, about) {
+        (Answer::Once, _) => "Yes, this once",
+        (Answer::Session, About::Connect(_)) => "Yes, all tools of this server, this session",
+        (Answer::Session, About::ConfirmUpstream(_)) => "Yes, and always for this server, this session",
+        (Answer::Session, _) => "Yes, and every write of this session",
+        (Answer::Each, _) => "Yes, but confirm each tool",
+        (Answer::No, About::Connect(_)) => "No, not this server",
+        (Answer::No, _) => "No",
     };
     let offers = about.offers();
     json!({
@@ -64,6 +84,7 @@ pub(super) fn answer_of(said: &Value) -> Result<Answer, Why> {
     match (said["action"].as_str(), said["content"]["decision"].as_str()) {
         (Some("accept"), Some("once")) => Ok(Answer::Once),
         (Some("accept"), Some("session")) => Ok(Answer::Session),
+        (Some("accept"), Some("each")) => Ok(Answer::Each),
         (Some("accept"), Some("no")) => Err(Why::Denied),
         (Some("cancel"), _) => Err(Why::Dismissed),
         _ => Err(Why::Declined),
@@ -131,9 +152,16 @@ pub(super) fn waiting_for(pending: &Pending, approvals: &Approvals, how: &str, e
 /// What the model can do now.
 fn steps(about: &About, mode: Mode, how: &str, may_unlock: bool, code: &Code) -> String {
     let command = match about {
-        About::ApproveWrites | About::Connect(_) => {
+        About::ApproveWrites => {
             format!("`nexus approve {code}` (for this session) or `nexus approve {code} --once` (for this call)")
         }
+        About::Connect(_) => format!(
+            "`nexus approve {code}` (all tools of this server, this session), `nexus approve {code} --each` (and confirm \
+             each call) or `nexus approve {code} --once` (this call)"
+        ),
+        About::ConfirmUpstream(_) => format!(
+            "`nexus approve {code}` (this server, for this session) or `nexus approve {code} --once` (this call)"
+        ),
         About::Unlock => format!("`nexus approve {code}` (all writes of this session)"),
         About::ConfirmCall => format!("`nexus approve {code}` (this call, once)"),
     };
@@ -151,6 +179,12 @@ fn steps(about: &About, mode: Mode, how: &str, may_unlock: bool, code: &Code) ->
         );
     }
     match (mode, about, may_unlock) {
+        (Mode::Ask | Mode::Chat, About::Connect(_) | About::ConfirmUpstream(_), true) => format!(
+            "Nothing has happened yet: this tool belongs to an upstream server, and the operator is to say whether it may \
+             be used. Tell them what you want to do and why. When they say yes, call `approve_writes` with \
+             {{\"code\":\"{code}\"}} for this call alone, or with {{\"code\":\"{code}\",\"scope\":\"session\"}} for all tools \
+             of that server in this session; then make this call again. They can also run {command}."
+        ),
         (Mode::Ask | Mode::Chat, About::ConfirmCall, true) => format!(
             "Nothing has happened yet. Tell the operator what you want to do and why. When they say yes, call \
              `approve_writes` with {{\"code\":\"{code}\"}}, then make this call again. They can also run {command}."
@@ -179,6 +213,7 @@ mod tests {
         let accepted = |decision: Value| json!({ "action": "accept", "content": { "decision": decision } });
         check(&accepted("once".into()), Ok(Answer::Once));
         check(&accepted("session".into()), Ok(Answer::Session));
+        check(&accepted("each".into()), Ok(Answer::Each));
         check(&accepted("no".into()), Err(Why::Denied));
         check(&accepted("yes".into()), Err(Why::Declined));
         check(&accepted("ONCE".into()), Err(Why::Declined));
@@ -213,6 +248,9 @@ mod tests {
         assert_eq!(schema(&About::ApproveWrites)["properties"]["decision"]["enum"], json!(["once", "session", "no"]));
         assert_eq!(schema(&About::Unlock)["properties"]["decision"]["enum"], json!(["session", "no"]));
         assert_eq!(schema(&About::ConfirmCall)["properties"]["decision"]["enum"], json!(["once", "no"]));
+        let (connect, confirm) = (About::Connect(ServerName::new("x")), About::ConfirmUpstream(ServerName::new("x")));
+        assert_eq!(schema(&connect)["properties"]["decision"]["enum"], json!(["session", "each", "no"]));
+        assert_eq!(schema(&confirm)["properties"]["decision"]["enum"], json!(["once", "session", "no"]));
     }
 
     #[test]

@@ -187,18 +187,21 @@ impl Duplex {
 
     /// In the old era a connection is told of changes without asking.
     fn announce_changes(&self) {
-        let mut changes = self.server.hub.catalogue.changes();
+        let mut news = self.server.news();
         let closing = self.server.closing.clone();
-        let outbox = self.outbox.downgrade();
+        let (outbox, peer) = (self.outbox.downgrade(), Arc::downgrade(&self.peer));
         self.tasks.spawn("changes", async move {
             loop {
                 let Some(closed) = outbox.upgrade() else { return };
-                tokio::select! {
+                let moved = tokio::select! {
                     () = closing.cancelled() => return,
                     () = closed.closed() => return,
-                    moved = changes.changed() => if moved.is_err() { return },
+                    moved = news.next() => moved,
+                };
+                let (Some(moved), Some(peer)) = (moved, peer.upgrade()) else { return };
+                if let Some(told) = moved.told_to(&peer) {
+                    let _ = closed.try_send(told);
                 }
-                let _ = closed.try_send(wire::notification("notifications/tools/list_changed", "{}"));
             }
         });
     }

@@ -14,7 +14,7 @@ use nexus_core::audit::{Event, Row};
 use nexus_core::principal::Principal;
 
 use super::auth::Known;
-use super::{Front, address};
+use super::{Front, Keyless, address};
 
 /// Routes that anyone may ask for: no secrets there, and clients probe them before they have a key.
 fn is_open(path: &str) -> bool {
@@ -36,8 +36,10 @@ pub async fn check(State(front): State<Arc<Front>>, mut request: Request, next: 
     let caller = address::caller(peer, forwarded.as_deref(), &front.settings.proxies);
 
     let principal = match bearer(headers) {
-        None if front.settings.keyless.is_some() && caller.is_loopback() => front.settings.keyless.clone(),
-        None => None,
+        None => {
+            let keyless = front.settings.keyless.as_ref().filter(|keyless| keyless.admits(caller));
+            keyless.map(|keyless| keyless.principal().clone())
+        }
         Some(key) => match front.keys.find(key) {
             Some(known) => match known.spend() {
                 Ok(()) => Some(known.principal),
@@ -94,7 +96,8 @@ fn too_fast(known: &Known, wait: std::time::Duration) -> Response {
 /// Against DNS rebinding: the Host must be one of ours, the Origin, if there is one, too.
 fn addressed_to_us(front: &Front, headers: &HeaderMap, uri_host: Option<&str>) -> Result<(), &'static str> {
     let host = text(headers, header::HOST).or(uri_host).unwrap_or_default();
-    if !is_allowed_host(host, &front.settings.hosts) {
+    let any_name = matches!(front.settings.keyless, Some(Keyless::Anyone(_)));
+    if !any_name && !is_allowed_host(host, &front.settings.hosts) {
         return Err("this Host is not served here; add it to server.allowed_hosts");
     }
     match headers.get(header::ORIGIN) {

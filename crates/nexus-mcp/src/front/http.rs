@@ -22,6 +22,7 @@ use super::identity::{Connected, OpenStream};
 use super::stream::{answer, event, event_stream, json, respond, with_signs_of_life};
 use super::{Front, LARGEST_BODY, SLOWEST_SENDER, mirror};
 use crate::exchange::{Exchange, OUTBOX};
+use crate::server::News;
 use crate::version::{self, LAST_WITH_BATCHES};
 use crate::wire::{self, INTERNAL_ERROR, Incoming, Message, Params, Request, RequestId, RpcError};
 
@@ -317,7 +318,7 @@ fn get(front: &Arc<Front>, principal: &Arc<Principal>, headers: &HeaderMap) -> R
         return refusal(StatusCode::CONFLICT, "this session has too many open streams");
     };
     let listener = Listener {
-        tools: front.server.hub.catalogue.changes(),
+        news: front.server.news(),
         open,
         front: front.clone(),
         principal: principal.clone(),
@@ -330,19 +331,21 @@ struct Listener {
     front: Arc<Front>,
     principal: Arc<Principal>,
     open: OpenStream,
-    tools: watch::Receiver<u64>,
+    news: News,
     keys: watch::Receiver<u64>,
 }
 
 impl Listener {
     async fn next(&mut self) -> Option<String> {
-        tokio::select! {
-            () = self.open.0.ended.cancelled() => None,
-            () = self.front.server.closing.cancelled() => None,
-            () = self.front.revoked(&self.principal, &mut self.keys) => None,
-            moved = self.tools.changed() => {
-                moved.ok()?;
-                Some(event(&wire::notification("notifications/tools/list_changed", "{}")))
+        loop {
+            let moved = tokio::select! {
+                () = self.open.0.ended.cancelled() => return None,
+                () = self.front.server.closing.cancelled() => return None,
+                () = self.front.revoked(&self.principal, &mut self.keys) => return None,
+                moved = self.news.next() => moved?,
+            };
+            if let Some(told) = moved.told_to(&self.open.0.peer) {
+                return Some(event(&told));
             }
         }
     }

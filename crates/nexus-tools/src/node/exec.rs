@@ -1,19 +1,19 @@
-//! Runs one command on this machine. The only place that starts a process.
+//! Runs one command on this machine.
 
 use std::io;
 use std::os::unix::process::ExitStatusExt;
-use std::process::{ExitStatus, Stdio};
+use std::process::ExitStatus;
 use std::time::Duration;
 
 use nexus_core::ToolError;
+use nexus_system::process::{Group, Start};
 use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncReadExt};
-use tokio::process::{Child, ChildStderr, ChildStdout, Command};
+use tokio::process::{Child, ChildStderr, ChildStdout};
 use tokio::time::{Instant, interval_at, sleep_until, timeout};
 
 use super::capture::{Capture, Captured};
 use super::environment::Environment;
-use super::group::Group;
 use super::{Argv, Limits};
 
 /// Between asking a group to end and killing it.
@@ -168,25 +168,15 @@ struct Running {
 }
 
 impl Running {
-    #[allow(clippy::disallowed_methods, reason = "this is the shim")]
     fn start(environment: &Environment, argv: &Argv, spool: usize) -> Result<Self, ExecError> {
-        let mut child = Command::new(argv.program())
-            .args(argv.rest())
-            .env_clear()
-            .envs(environment.iter())
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .process_group(0)
-            .spawn()
-            .map_err(|source| ExecError::NotStarted {
-                program: argv.program().to_string_lossy().into_owned(),
-                source,
-            })?;
-        let group = Group::led_by(child.id());
-        let out = Stream::new(child.stdout.take(), spool);
-        let err = Stream::new(child.stderr.take(), spool);
-        Ok(Self { group, child, out, err })
+        let start = Start::new(argv.program()).args(argv.rest()).env(environment.iter());
+        let started = start.start().map_err(|source| ExecError::NotStarted {
+            program: argv.program().to_string_lossy().into_owned(),
+            source,
+        })?;
+        let out = Stream::new(started.stdout, spool);
+        let err = Stream::new(started.stderr, spool);
+        Ok(Self { group: started.group, child: started.child, out, err })
     }
 
     /// Nobody can write to it any more.

@@ -6,12 +6,15 @@ use std::path::{Path, PathBuf};
 
 use uuid::Uuid;
 
+use super::notes;
 use crate::private;
 
 /// Held until the process ends in whatever way; in order, the file goes too.
 #[derive(Debug)]
 pub struct Alive {
     path: PathBuf,
+    data: PathBuf,
+    chain: String,
     _lock: File,
 }
 
@@ -21,14 +24,21 @@ impl Alive {
         let path = file(data, chain);
         let lock = private::create(&path)?;
         lock.lock()?;
-        Ok(Self { path, _lock: lock })
+        Ok(Self { path, data: data.to_owned(), chain: chain.to_owned(), _lock: lock })
     }
 }
 
 impl Drop for Alive {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.path);
+        notes::forget(&self.data, &self.chain);
     }
+}
+
+/// The chains of all processes that have left a file, alive or dead.
+pub fn declared(data: &Path) -> Vec<String> {
+    let names = fs::read_dir(data.join("chains")).into_iter().flatten().flatten();
+    names.filter_map(|entry| entry.file_name().into_string().ok()).filter(|name| !name.contains('.')).collect()
 }
 
 /// Whether the process that writes this chain still runs.
@@ -43,6 +53,7 @@ pub fn is_alive(data: &Path, chain: &str) -> bool {
 /// Takes away what a dead process left.
 pub fn forget(data: &Path, chain: &str) {
     let _ = fs::remove_file(file(data, chain));
+    notes::forget(data, chain);
 }
 
 fn file(data: &Path, chain: &str) -> PathBuf {

@@ -1,11 +1,13 @@
 //! What the holder of a data folder does for the record in the background: names the writes that dead processes
 //! left, and takes away what is too old or too much.
 
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
+use jiff::Timestamp;
 use nexus_core::audit::{CallRow, Event, Row, Sink};
 use nexus_core::clock;
 use nexus_core::principal::PrincipalId;
@@ -16,10 +18,11 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 use uuid::Uuid;
 
-use super::{Journal, alive};
+use super::{Journal, alive, notes};
 use crate::store::body::Kept;
 use crate::store::chain::Mark;
 use crate::store::position::position;
+use crate::store::rows::Filter;
 use crate::store::ship::LATEST_COMMIT_MS;
 use crate::store::{Store, unhex};
 
@@ -31,6 +34,11 @@ const PRUNE_EVERY: u32 = 60;
 const BREATH: Duration = Duration::from_millis(5);
 /// A record that is too large is cut to this part of the limit, so that the next cut is not due at once.
 const ROOM: f64 = 0.95;
+
+/// The store may have placed a row a little before the time it says.
+const MARGIN_MS: i64 = 5_000;
+/// Rows that are looked through at once.
+const ROWS_AT_ONCE: u32 = 2_000;
 
 /// How long, and how much, is kept.
 #[derive(Clone, Copy, Debug)]
@@ -74,10 +82,15 @@ impl Upkeep {
 
     /// A process that was killed could not record how its writes ended: this does, so that each can be seen.
     pub async fn name_abandoned(&self) -> Result<()> {
-        for chain in self.store.open_chains(&self.home).await? {
+        let mut chains = self.store.open_chains(&self.home).await?;
+        let unwritten = alive::declared(&self.data).into_iter().filter(|chain| !chains.contains(chain));
+        // A process that was killed before its first row has no chain in the store, only a file.
+        chains.extend(unwritten.collect::<Vec<_>>());
+        for chain in chains {
             if alive::is_alive(&self.data, &chain) {
                 continue;
             }
+            self.name_noted(&chain).await?;
             let unended = self.store.unended(&chain).await?;
             if !unended.is_empty() {
                 warn!(
@@ -94,6 +107,32 @@ impl Upkeep {
             self.store.relist(&chain).await?;
             self.store.close_chain(&chain).await?;
             alive::forget(&self.data, &chain);
+        }
+        Ok(())
+    }
+
+    /// Calls of other servers that a killed process had noted, and the store does not know.
+    async fn name_noted(&self, chain: &str) -> Result<()> {
+        let mut noted = notes::left(&self.data, chain);
+        if noted.is_empty() {
+            return Ok(());
+        }
+        let oldest = noted.iter().filter_map(|kept| kept.at.parse::<Timestamp>().ok()).min();
+        let since_ms = oldest.map(|oldest| oldest.as_millisecond() - MARGIN_MS);
+        let (wanted, mut after) = (Filter { since_ms, ..Filter::default() }, -1);
+        loop {
+            let rows = self.store.following(&wanted, after, ROWS_AT_ONCE).await?;
+            let Some(last) = rows.last() else { break };
+            after = last.pos;
+            let known: HashSet<String> =
+                rows.iter().filter_map(|row| Kept::parse(&row.body).ok().and_then(|kept| kept.call)).collect();
+            noted.retain(|kept| kept.call.as_ref().is_some_and(|call| !known.contains(call)));
+        }
+        if !noted.is_empty() {
+            warn!("{} calls of other servers were on their way when the process before was killed", noted.len());
+        }
+        for row in noted.iter().filter_map(abandoned) {
+            self.journal.durable(row).await?;
         }
         Ok(())
     }

@@ -28,9 +28,12 @@ pub struct Pending {
 pub struct Approve {
     /// The code of the waiting call
     code: String,
-    /// Only that call, once. Otherwise all writes of its session
-    #[arg(long)]
+    /// Only that call, once. Otherwise all writes of its session, or all tools of its upstream server
+    #[arg(long, conflicts_with = "each")]
     once: bool,
+    /// Its upstream server may be used, and every call of it is asked about
+    #[arg(long)]
+    each: bool,
 }
 
 #[derive(Debug, Args)]
@@ -65,11 +68,18 @@ impl Pending {
 
 impl Approve {
     pub async fn run(self, loaded: Loaded) -> Result<ExitCode> {
-        let scope = if self.once { Scope::Once } else { Scope::Session };
+        let scope = match (self.once, self.each) {
+            (true, _) => Scope::Once,
+            (false, true) => Scope::Each,
+            (false, false) => Scope::Session,
+        };
         match settle(&loaded, Order::Approve { code: Code::typed(&self.code), scope }).await? {
             Answer::Approved(shown, Scope::Once) => say(&format!("Approved once: {}", line(&shown))),
             Answer::Approved(shown, Scope::Session) => {
-                say(&format!("Approved, with all writes of its session: {}", line(&shown)));
+                say(&format!("Approved, with {} of its session: {}", shown.what, line(&shown)));
+            }
+            Answer::Approved(shown, Scope::Each) => {
+                say(&format!("Its server may be used, and each call is asked about: {}", line(&shown)));
             }
             other => bail!("the hub's answer makes no sense: {other:?}"),
         }

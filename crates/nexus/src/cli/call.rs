@@ -2,16 +2,18 @@
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use comfy_table::{Table, presets};
 use serde_json::{Value, json};
 
-use nexus_core::text;
-use nexus_mcp::client::Person;
+use nexus_core::tasks::Tasks;
 
-use super::{print, say, tools};
+use super::hub::{self, Asks, Reach};
+use super::person::{Keyboard, Person};
+use super::{print, say};
 use crate::config::Loaded;
 
 #[derive(Debug, Args)]
@@ -32,12 +34,14 @@ impl Call {
         if !arguments.is_object() {
             bail!("the arguments must be an object, for example '{}'", json!({ "path": "/etc/hostname" }));
         }
-        let mut person = AtTheTerminal {
-            watches: std::io::stderr().is_terminal() && !self.json,
-            answers: std::io::stdin().is_terminal() && std::io::stderr().is_terminal(),
-        };
-        let client = tools::connect(&loaded, person.answers).await?;
-        let result = client.call(&self.tool, &arguments, &mut person).await?;
+        let watches = std::io::stderr().is_terminal();
+        let asks = if watches && std::io::stdin().is_terminal() { Asks::Somebody } else { Asks::Nobody };
+        let client = Reach::find(&loaded, None, None)?.connect(asks, &Tasks::new(), None).await?;
+        let person = Arc::new(Person::new(asks, watches && !self.json, Keyboard::new()));
+        let result = hub::call(&client, &self.tool, &arguments, person.clone()).await;
+        person.sees_the_end();
+        let result = result?;
+        client.close().await;
         let failed = result["isError"] == true;
         if self.json {
             print(&format!("{}\n", serde_json::to_string_pretty(&result)?))?;
@@ -49,45 +53,6 @@ impl Call {
         Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
     }
 }
-
-/// The person at the terminal: sees what a tool says meanwhile, and can be asked.
-struct AtTheTerminal {
-    watches: bool,
-    answers: bool,
-}
-
-impl Person for AtTheTerminal {
-    fn hears(&mut self, message: &str) {
-        if self.watches {
-            say(&text::clean(message));
-        }
-    }
-
-    fn asked(&mut self, form: &Value) -> Value {
-        if !self.answers {
-            return json!({ "action": "cancel" });
-        }
-        let offered = |word: &str| {
-            let choices = form["requestedSchema"]["properties"]["decision"]["enum"].as_array();
-            choices.is_some_and(|choices| choices.iter().any(|choice| choice == word))
-        };
-        let choices: Vec<_> = CHOICES.into_iter().filter(|(_, decision, _)| offered(decision)).collect();
-        let words: Vec<String> = choices.iter().map(|(key, _, words)| format!("[{key}] {words}")).collect();
-        say(&format!("{}\n{}", text::clean(form["message"].as_str().unwrap_or_default()), words.join("  ")));
-        let mut typed = String::new();
-        let read = std::io::stdin().read_line(&mut typed).unwrap_or(0);
-        let typed = typed.trim().to_lowercase();
-        match choices.iter().find(|(key, decision, _)| typed == *key || typed == *decision) {
-            Some((_, decision, _)) => json!({ "action": "accept", "content": { "decision": decision } }),
-            None if read == 0 => json!({ "action": "cancel" }),
-            None => json!({ "action": "decline" }),
-        }
-    }
-}
-
-/// What is typed, what it means, and how it is shown.
-const CHOICES: [(&str, &str, &str); 3] =
-    [("y", "once", "yes, this once"), ("s", "session", "yes, and all writes of this session"), ("n", "no", "no")];
 
 /// The structured reply, spread out, with texts as texts; or the plain text.
 fn readable(result: &Value) -> String {

@@ -56,7 +56,12 @@ impl Docs {
 
 /// All pages: file name and text.
 fn pages() -> Result<Vec<(&'static str, String)>> {
-    Ok(vec![("cli.md", command_line()), ("configuration.md", config::reference()), ("tools.md", tools()?)])
+    Ok(vec![
+        ("cli.md", command_line()),
+        ("configuration.md", config::reference()),
+        ("mcp-json.md", config::mcp::fields::reference()),
+        ("tools.md", tools()?),
+    ])
 }
 
 const MADE: &str = "<!-- Written by `nexus docs`; a test keeps it true. -->\n";
@@ -87,6 +92,9 @@ fn tools() -> Result<String> {
     let gate = approval::tools(Arc::new(Approvals::new(Mode::Ask, Arc::new(Nowhere))))?;
     let mut specs: Vec<_> = family.tools().iter().chain(gate.tools().iter()).cloned().collect();
     for entry in log::TOOLS {
+        specs.push(Arc::new(entry.spec()?));
+    }
+    for entry in nexus_mcp::upstream::tools::TOOLS {
         specs.push(Arc::new(entry.spec()?));
     }
     specs.sort_by(|a, b| a.name.cmp(&b.name));

@@ -17,7 +17,7 @@ use tracing::{info, warn};
 use nexus_core::audit::{Event, Row, Sink};
 use nexus_core::principal::{Level, Principal};
 use nexus_mcp::front::address::Network;
-use nexus_mcp::front::{Front, Settings, door, identity};
+use nexus_mcp::front::{Front, Keyless, Settings, door, identity};
 
 use super::say;
 use crate::config::{Config, Env, Loaded};
@@ -65,8 +65,8 @@ impl Serve {
         // Behind everything that can fail: a key is shown once.
         let new_key = first_key(&assembly, config).await?;
         let front = self.front(&assembly, config, address);
-        control::listen(data, None, assembly.keyring.clone(), assembly.hub.clone(), &assembly.tasks)
-            .context("the control socket")?;
+        let (keyring, hub, upstreams) = (assembly.keyring.clone(), assembly.hub.clone(), assembly.upstreams.clone());
+        control::listen(data, None, keyring, hub, upstreams, &assembly.tasks).context("the control socket")?;
         assembly.journal.post(Row::new(Event::HubStarted).detail(format!("{address}, pid {}", std::process::id())));
         assembly.start_background(&loaded);
         announce(&mut lock, address, new_key.as_deref(), &loaded)?;
@@ -107,9 +107,11 @@ impl Serve {
             hosts,
             origins,
             proxies: server.trusted_proxies.iter().filter_map(|net| Network::parse(net.as_ref()).ok()).collect(),
-            keyless: self.conformance.then(|| Arc::new(Principal::new("conformance", Level::Trusted))),
+            keyless: self
+                .conformance
+                .then(|| Keyless::Loopback(Arc::new(Principal::new("conformance", Level::Trusted)))),
         };
-        let sessions = Arc::new(identity::Sessions::new(assembly.journal.clone(), limits));
+        let sessions = Arc::new(identity::Sessions::new(assembly.sessions_record(), limits));
         let health = assembly.health(&sessions);
         let keys = assembly.keyring.keys.clone();
         Arc::new(Front::new(assembly.server.clone(), keys, sessions, assembly.tasks.clone(), settings, health))

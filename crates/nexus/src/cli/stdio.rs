@@ -17,6 +17,7 @@ use crate::control;
 use crate::hold::{self, Claim, Holder};
 use crate::keyring::LOCAL;
 use crate::private;
+use crate::upstreams::Role;
 use crate::wire::{self, Rig};
 
 pub async fn run(loaded: Loaded, env: &Env) -> Result<ExitCode> {
@@ -29,11 +30,13 @@ pub async fn run(loaded: Loaded, env: &Env) -> Result<ExitCode> {
             lock.announce(&Holder { pid: std::process::id(), mcp: None })?;
             let (keyring, hub) = (assembly.keyring.clone(), assembly.hub.clone());
             let lock = (lock, assembly.background.clone());
-            control::listen(&loaded.data, Some(lock), keyring, hub, &assembly.tasks)?;
+            let upstreams = assembly.upstreams.clone();
+            control::listen(&loaded.data, Some(lock), keyring, hub, upstreams, &assembly.tasks)?;
             assembly.start_background(&loaded);
         }
         Claim::Taken(holder) => {
             info!("a door only: process {} does the background work of this data folder", holder.pid);
+            assembly.upstreams.start(Role::Beside, &assembly.hub.catalogue, &assembly.tasks);
         }
     }
     // Its questions are its own, whoever holds the data folder now or later.

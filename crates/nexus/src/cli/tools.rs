@@ -2,17 +2,16 @@
 
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use clap::Args;
 use comfy_table::{ContentArrangement, Table, presets};
 use serde_json::Value;
 
 use nexus_core::tasks::Tasks;
-use nexus_mcp::client::{Client, ClientError};
 
+use super::hub::{self, Asks, Reach};
 use super::print;
 use crate::config::Loaded;
-use crate::{hold, keyring};
 
 #[derive(Debug, Args)]
 pub struct Tools {
@@ -25,7 +24,9 @@ pub struct Tools {
 
 impl Tools {
     pub async fn run(self, loaded: Loaded) -> Result<ExitCode> {
-        let mut tools = connect(&loaded, false).await?.tools().await?;
+        let client = Reach::find(&loaded, None, None)?.connect(Asks::Nobody, &Tasks::new(), None).await?;
+        let mut tools = hub::tools(&client).await?;
+        client.close().await;
         if let Some(name) = &self.name {
             tools.retain(|tool| tool["name"] == name.as_str());
             if tools.is_empty() {
@@ -38,24 +39,6 @@ impl Tools {
             (false, Some(_)) => print(&describe(&tools[0]))?,
         }
         Ok(ExitCode::SUCCESS)
-    }
-}
-
-/// A connection to the hub of this data folder, with the key that is kept there. `asks`: there is somebody to ask.
-pub async fn connect(loaded: &Loaded, asks: bool) -> Result<Client> {
-    let running = hold::holder(&loaded.data);
-    let url = match running {
-        Some(hold::Holder { mcp: Some(mcp), .. }) => mcp,
-        _ => bail!("no hub is serving the data folder {}; start one with `nexus`", loaded.data.display()),
-    };
-    let Some(key) = keyring::stored_key(&loaded.config, &loaded.data)? else {
-        bail!("this command needs a key: MCP_API_KEY, or the one a hub without configured keys makes itself");
-    };
-    match Client::connect(&url, &key, Tasks::new(), asks).await {
-        Err(ClientError::WrongKey) => {
-            bail!("the hub at {url} does not take this key; is MCP_API_KEY the one it was started with?")
-        }
-        connected => connected.with_context(|| format!("talking to the hub at {url}")),
     }
 }
 

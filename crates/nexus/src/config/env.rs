@@ -129,6 +129,11 @@ impl Env {
         self.variables.iter().map(move |(name, value)| (text(name), text(value)))
     }
 
+    /// One variable by a name that the operator wrote, for an upstream server. None: not set, or no text.
+    pub fn variable(&self, name: &str) -> Option<String> {
+        self.raw(name)?.to_str().map(str::to_owned)
+    }
+
     pub fn home(&self) -> Option<PathBuf> {
         self.folder("HOME")
     }

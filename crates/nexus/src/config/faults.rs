@@ -15,7 +15,19 @@ const LONGEST_VALUE: usize = 80;
 
 /// Keys whose values never appear in a snippet: people paste secrets where they do not belong,
 /// a key beside `sha256:` instead of its hash most of all.
-const HIDDEN: [&str; 8] = ["token", "password", "passwd", "passphrase", "secret", "api_key", "apikey", "sha256"];
+const HIDDEN: [&str; 11] = [
+    "token",
+    "password",
+    "passwd",
+    "passphrase",
+    "secret",
+    "api_key",
+    "apikey",
+    "api-key",
+    "sha256",
+    "authorization",
+    "cookie",
+];
 
 /// Why a value cannot be used: what it is, a word at the caret, and how to mend it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,6 +45,10 @@ impl Problem {
     /// `value` is not what belongs there. The value is repeated, short and without credentials.
     pub fn not(value: &str, what: impl Display) -> Self {
         Self::new(format!("`{}` is not {what}", shown(value)))
+    }
+
+    pub fn what(&self) -> &str {
+        &self.what
     }
 
     pub fn note(mut self, note: impl Into<String>) -> Self {
@@ -112,6 +128,18 @@ impl Faults {
         self.list.is_empty()
     }
 
+    pub fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// Each by itself, those before the one of that number left out.
+    pub fn told(&self, from: usize) -> Vec<String> {
+        let mut list: Vec<&Fault> = self.list.iter().skip(from).collect();
+        list.sort_by(|a, b| a.place.cmp(&b.place));
+        let one = |fault| Told { faults: self, fault }.to_string().trim_end().to_owned();
+        list.into_iter().take(MOST_SHOWN).map(one).collect()
+    }
+
     #[cfg(test)]
     pub fn rename_file(&mut self, file: &str) {
         self.file = file.to_owned();
@@ -171,6 +199,18 @@ impl Display for Faults {
 }
 
 impl Error for Faults {}
+
+/// One of many.
+struct Told<'a> {
+    faults: &'a Faults,
+    fault: &'a Fault,
+}
+
+impl Display for Told<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.faults.print(f, self.fault)
+    }
+}
 
 /// A refused value as it may be repeated: one short line, without credentials.
 pub fn shown(value: &str) -> String {

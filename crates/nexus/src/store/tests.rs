@@ -50,6 +50,7 @@ on_both! {
     rows_may_be_listed_later_and_by_the_next_process
     a_batch_whose_fate_was_unknown_is_not_written_twice
     a_position_that_is_taken_fails_once_and_not_again
+    what_is_known_of_upstream_servers_is_kept_for_each_hub_alone
 }
 
 #[allow(clippy::disallowed_methods, reason = "where the database for tests is")]
@@ -442,4 +443,39 @@ async fn a_damaged_file_is_told_by_sqlite_itself() {
     let store = Store::open(folder.path(), None).await.unwrap();
     let told = !store.integrity().await.unwrap().is_empty() || !findings(&store).await.is_empty();
     assert!(told);
+}
+
+async fn what_is_known_of_upstream_servers_is_kept_for_each_hub_alone(store: Store) {
+    use nexus_core::name::ServerName;
+    use nexus_core::session::Era;
+    use nexus_mcp::upstream::pins::{Memory, Pin};
+    use serde_json::json;
+
+    use super::upstreams::Upstreams;
+
+    let (ours, others) = (Upstreams::new(store.clone(), "ours"), Upstreams::new(store, "others"));
+    let (github, files) = (ServerName::new("GitHub API"), ServerName::new("files"));
+    let pin = |tool: &str, words: &str| Pin::of(tool, &json!({ "name": tool, "description": words }));
+
+    ours.allow(&github, vec![pin("a", "1"), pin("b", "1")]).await.unwrap();
+    ours.allow(&github, vec![pin("b", "2"), pin("c", "1")]).await.unwrap();
+    ours.remember_era(&github, Era::Legacy).await.unwrap();
+    ours.remember_era(&github, Era::Modern).await.unwrap();
+    let mut pins = ours.pins(&github).await.unwrap();
+    pins.sort_by(|a, b| a.tool.cmp(&b.tool));
+    assert_eq!(pins, [pin("a", "1"), pin("b", "2"), pin("c", "1")]);
+    assert_eq!(ours.era(&github).await.unwrap(), Some(Era::Modern));
+    assert!(ours.pins(&files).await.unwrap().is_empty() && others.pins(&github).await.unwrap().is_empty());
+    assert_eq!(others.era(&github).await.unwrap(), None);
+
+    ours.forget(&github).await.unwrap();
+    assert!(ours.pins(&github).await.unwrap().is_empty() && ours.era(&github).await.unwrap().is_none());
+
+    let file = Path::new("/p/.mcp.json");
+    ours.agree(file, "x", "1").await.unwrap();
+    ours.agree(file, "x", "2").await.unwrap();
+    let agreed = ("/p/.mcp.json".to_owned(), "x".to_owned(), "2".to_owned());
+    assert_eq!(ours.agreed().await.unwrap().into_iter().collect::<Vec<_>>(), [agreed]);
+    assert!(others.agreed().await.unwrap().is_empty());
+    assert!(ours.disagree("x").await.unwrap() && !ours.disagree("x").await.unwrap());
 }

@@ -7,6 +7,7 @@ pub mod loki;
 mod program;
 mod sse;
 mod stdio;
+mod upstream;
 
 use std::future::{Future, IntoFuture};
 use std::path::{Path, PathBuf};
@@ -25,6 +26,7 @@ pub use http::{Ask, Wire};
 pub use program::{Program, Ran};
 pub use sse::Sse;
 pub use stdio::Stdio;
+pub use upstream::{Notes, TestServer, Web, command_of, hostile, put, test_server, text_of, with};
 
 /// Far beyond what anything here takes: a test that fails should say so, not hang.
 pub const DEADLINE: Duration = Duration::from_secs(30);
@@ -151,6 +153,14 @@ impl Hub {
         self.ended().await
     }
 
+    /// Ends it and starts it again, in the same folder and with the same files.
+    pub async fn restart(&mut self) {
+        self.stop().await;
+        (self.child, self.talk) = self.program(&["serve"]).spawn_talking();
+        self.address = served_at(&self.talk).await;
+        self.pid = self.child.id().unwrap();
+    }
+
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
@@ -159,6 +169,18 @@ impl Hub {
     pub fn made_key(&self) -> String {
         std::fs::read_to_string(self.data.join("key")).unwrap().trim().to_owned()
     }
+}
+
+/// The address in its ready line, once it is there.
+async fn served_at(talk: &watch::Receiver<String>) -> String {
+    let mut ready = talk.clone();
+    let waiting = ready.wait_for(|said| said.lines().any(|line| line.starts_with("nexus ready mcp=")));
+    let said = match within("the ready line", waiting).await {
+        Ok(said) => said.clone(),
+        Err(_) => panic!("it did not come up: {}", talk.borrow().as_str()),
+    };
+    let line = said.lines().find(|line| line.starts_with("nexus ready mcp=")).unwrap();
+    line.split_once("mcp=http://").unwrap().1.split_once("/mcp").unwrap().0.to_owned()
 }
 
 /// All that was said, once nobody can say more.
@@ -275,14 +297,7 @@ impl IntoFuture for Setup {
         Box::pin(async move {
             let (program, data, config) = self.program();
             let (child, talk) = program.spawn_talking();
-            let mut ready = talk.clone();
-            let waiting = ready.wait_for(|said| said.lines().any(|line| line.starts_with("nexus ready mcp=")));
-            let said = match within("the ready line", waiting).await {
-                Ok(said) => said.clone(),
-                Err(_) => panic!("it did not come up: {}", talk.borrow().as_str()),
-            };
-            let line = said.lines().find(|line| line.starts_with("nexus ready mcp=")).unwrap();
-            let address = line.split_once("mcp=http://").unwrap().1.split_once("/mcp").unwrap().0.to_owned();
+            let address = served_at(&talk).await;
             let key = self.env.iter().find(|(name, _)| name == "MCP_API_KEY").map(|(_, key)| key.clone());
             let pid = child.id().unwrap();
             Hub {

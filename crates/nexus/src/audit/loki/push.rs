@@ -14,7 +14,7 @@ use tokio::task::spawn_blocking;
 
 use nexus_core::audit::{Event, Row, Sink};
 use nexus_core::text;
-use nexus_tools::outbound::{Answer, BadUrl, Bounds, Outbound, OutboundError, SafeUrl};
+use nexus_system::outbound::{Answer, BadUrl, Bounds, Outbound, OutboundError, SafeUrl};
 
 use super::line::{Line, quoted};
 use super::sift::Pushed;

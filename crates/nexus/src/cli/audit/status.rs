@@ -8,7 +8,7 @@ use clap::Args;
 use comfy_table::{Table, presets};
 use jiff::Timestamp;
 use nexus_core::clock;
-use nexus_tools::outbound::SafeUrl;
+use nexus_system::outbound::SafeUrl;
 use serde::Serialize;
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWriteExt, BufReader};
 use tokio::process::{Child, Command};
 use tokio::sync::watch;
 
@@ -78,6 +78,19 @@ impl Program {
     /// Runs it to its end.
     pub async fn run(self) -> Ran {
         let output = within(&format!("nexus {}", self.args.join(" ")), self.command().output()).await.unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        Ran { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
+    }
+
+    /// Runs it to its end with this on stdin.
+    pub async fn run_with(self, input: &str) -> Ran {
+        let what = format!("nexus {}", self.args.join(" "));
+        let mut child = self.command().stdin(Stdio::piped()).spawn().unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        // One that ends early does not read it all.
+        let _ = within(&what, stdin.write_all(input.as_bytes())).await;
+        drop(stdin);
+        let output = within(&what, child.wait_with_output()).await.unwrap();
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
         Ran { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
     }

@@ -2,6 +2,9 @@
 //!
 //! No proxy is used, whatever `HTTP_PROXY` and its like say: what the hub sends goes where the operator wrote, or fails.
 
+mod address;
+mod stream;
+
 use std::fmt::{self, Display};
 use std::io;
 use std::sync::Arc;
@@ -11,6 +14,9 @@ use reqwest::{Client, RequestBuilder, Response, Url, redirect};
 use thiserror::Error;
 
 use nexus_core::audit::{Event, Row, Sink};
+
+pub use address::{Named, Reach, Refused};
+pub use stream::{Calling, Incoming, Outlet, Recorded};
 
 /// How many connections wait for the next request, and how long: a burst of requests shares them.
 const SPARE_CONNECTIONS: usize = 2;
@@ -25,11 +31,38 @@ pub enum OutboundError {
     Late { url: SafeUrl, patience: Duration },
     #[error("{url} did not answer: {}", root(.source))]
     Unreachable { url: SafeUrl, source: reqwest::Error },
+    /// It was reached, and broke off before its answer was there: what became of the request cannot be told.
+    #[error("{url} broke off: {}", root(.source))]
+    Broken { url: SafeUrl, source: reqwest::Error },
+    /// Nothing was sent.
+    #[error("{url} may not be called: {reason}")]
+    Forbidden { url: SafeUrl, reason: String },
+    #[error("the answer of {url} is larger than {limit} bytes")]
+    TooLarge { url: SafeUrl, limit: usize },
+}
+
+impl OutboundError {
+    /// What was wrong, for those who name the address themselves.
+    pub fn reason(&self) -> String {
+        match self {
+            OutboundError::Client(error) => root(error),
+            OutboundError::Late { patience, .. } => format!("no answer within {} s", patience.as_secs()),
+            OutboundError::Unreachable { source, .. } | OutboundError::Broken { source, .. } => root(source),
+            OutboundError::Forbidden { reason, .. } => reason.clone(),
+            OutboundError::TooLarge { limit, .. } => format!("its answer is larger than {limit} bytes"),
+        }
+    }
 }
 
 /// An address that prints without what may be secret in it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct SafeUrl(Url);
+
+impl fmt::Debug for SafeUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Display::fmt(self, f)
+    }
+}
 
 #[derive(Debug, Error)]
 #[error("not a URL that can be called")]
@@ -41,7 +74,26 @@ impl SafeUrl {
         (matches!(url.scheme(), "http" | "https") && url.has_host()).then_some(Self(url)).ok_or(BadUrl)
     }
 
-    fn is_encrypted(&self) -> bool {
+    /// Where this leads, seen from here.
+    pub fn join(&self, place: &str) -> Result<Self, BadUrl> {
+        Self::parse(self.0.join(place).map_err(|_| BadUrl)?.as_str())
+    }
+
+    /// All of it, with what may be secret.
+    pub fn reveal(&self) -> &str {
+        self.0.as_str()
+    }
+
+    pub fn host(&self) -> &str {
+        self.0.host_str().unwrap_or_default()
+    }
+
+    /// The same scheme, host and port.
+    pub fn is_beside(&self, other: &Self) -> bool {
+        self.0.origin() == other.0.origin()
+    }
+
+    pub fn is_encrypted(&self) -> bool {
         self.0.scheme() == "https"
     }
 }

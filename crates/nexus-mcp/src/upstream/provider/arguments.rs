@@ -1,0 +1,215 @@
+//! Arguments on their way to a server: held against its schema, and in the server's own names.
+
+use std::fmt::Write;
+
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use thiserror::Error;
+
+use nexus_core::arguments::Arguments;
+use nexus_core::error::{ToolError, ToolResult};
+use nexus_core::name::{ServerName, ToolName};
+use nexus_core::{redact, text};
+
+use crate::upstream::supervisor::{Misfit, Offer, OfferedTool};
+use crate::wire::quoted;
+
+/// Characters of the arguments in a summary; the record and the question have them whole.
+const LONGEST_SUMMARY: usize = 4_000;
+
+#[derive(Debug, Error)]
+enum BadArguments {
+    #[error("the arguments are not an object")]
+    NotAnObject,
+    #[error("the arguments do not fit the schema of `{tool}`: {misfits}")]
+    Misfit { tool: String, misfits: String },
+    #[error("the server `{server}` has no {what} of that name")]
+    Unknown { server: ServerName, what: &'static str },
+}
+
+/// The arguments as a tree, valid for this tool.
+pub(super) fn checked(tool: &OfferedTool, args: &Arguments) -> ToolResult<Map<String, Value>> {
+    let tree = args.tree().ok_or_else(|| ToolError::refused(BadArguments::NotAnObject))?.into_owned();
+    let value = Value::Object(tree);
+    if let Err(misfits) = tool.check(&value) {
+        let misfits = misfits.iter().map(Misfit::to_string).collect::<Vec<_>>().join("; ");
+        let error = BadArguments::Misfit { tool: tool.exposed.to_string(), misfits };
+        return Err(ToolError::refused(error).hint("nothing was sent; mend the arguments and call again"));
+    }
+    match value {
+        Value::Object(tree) => Ok(tree),
+        _ => Err(ToolError::refused(BadArguments::NotAnObject)),
+    }
+}
+
+/// The parameters of `tools/call`, the arguments as they came.
+pub(super) fn fields(original: &str, args: &Arguments) -> String {
+    let name = quoted(original);
+    match args {
+        Arguments::Raw(raw) => format!(r#""name":{name},"arguments":{}"#, raw.get()),
+        Arguments::Tree(tree) => format!(r#""name":{name},"arguments":{}"#, Value::Object(tree.clone())),
+    }
+}
+
+/// One line for a human: the tool and its arguments, without secrets.
+pub(super) fn summary(original: &str, server: &ServerName, tree: &Map<String, Value>, secret: &[String]) -> String {
+    let shown = Value::Object(redact::arguments(tree, secret)).to_string();
+    let shown = text::cut(&shown, LONGEST_SUMMARY);
+    format!("call {} of the server {}: {shown}", one_line(original), one_line(server.as_str()))
+}
+
+/// A name that somebody else chose, for people.
+pub(super) fn one_line(name: &str) -> String {
+    let clean = text::clean(name);
+    let line = clean.split_whitespace().collect::<Vec<_>>().join(" ");
+    text::cut(&line, 100).into_owned()
+}
+
+/// As it is typed at a shell.
+pub(super) fn word(name: &str) -> String {
+    let plain = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.' | '/' | ':' | '@');
+    if !name.is_empty() && name.chars().all(plain) {
+        name.to_owned()
+    } else {
+        format!("'{}'", name.replace('\'', "'\\''"))
+    }
+}
+
+/// A request that is ready but for its way.
+#[derive(Debug)]
+pub(super) struct Prepared {
+    pub(super) fields: String,
+    pub(super) about: Option<String>,
+    pub(super) summary: String,
+}
+
+/// `prompts/get`, by our name for it.
+#[derive(Debug, Deserialize)]
+pub(super) struct GetPrompt {
+    name: String,
+    arguments: Option<Map<String, Value>>,
+}
+
+impl GetPrompt {
+    pub(super) fn prepared(self, offer: &Offer, server: &ServerName) -> ToolResult<Prepared> {
+        let original = prompt(offer, server, &self.name)?;
+        let mut fields = format!(r#""name":{}"#, quoted(&original));
+        if let Some(arguments) = self.arguments {
+            let _ = write!(fields, r#","arguments":{}"#, Value::Object(arguments));
+        }
+        let summary = format!("get the prompt {} of the server {}", one_line(&original), one_line(server.as_str()));
+        Ok(Prepared { fields, about: Some(original), summary })
+    }
+}
+
+/// `resources/read`, by our URI for it.
+#[derive(Debug, Deserialize)]
+pub(super) struct ReadResource {
+    uri: String,
+}
+
+impl ReadResource {
+    pub(super) fn prepared(self, offer: &Offer, server: &ServerName) -> ToolResult<Prepared> {
+        uri_prepared("read", &self.uri, offer, server)
+    }
+}
+
+/// `resources/subscribe`, by our URI for it.
+#[derive(Debug, Deserialize)]
+pub(super) struct Follow {
+    uri: String,
+}
+
+impl Follow {
+    pub(super) fn prepared(self, offer: &Offer, server: &ServerName) -> ToolResult<Prepared> {
+        uri_prepared("follow", &self.uri, offer, server)
+    }
+}
+
+fn uri_prepared(verb: &str, uri: &str, offer: &Offer, server: &ServerName) -> ToolResult<Prepared> {
+    let original = resource(offer, server, uri)?;
+    let summary = format!("{verb} {} of the server {}", one_line(original), one_line(server.as_str()));
+    Ok(Prepared { fields: format!(r#""uri":{}"#, quoted(original)), about: Some(original.to_owned()), summary })
+}
+
+/// `completion/complete`, by our names.
+#[derive(Debug, Deserialize)]
+pub(super) struct Complete {
+    #[serde(rename = "ref")]
+    reference: Map<String, Value>,
+    argument: Value,
+    context: Option<Value>,
+}
+
+impl Complete {
+    pub(super) fn prepared(mut self, offer: &Offer, server: &ServerName) -> ToolResult<Prepared> {
+        if let Some(Value::String(name)) = self.reference.get_mut("name") {
+            *name = prompt(offer, server, name)?;
+        }
+        if let Some(Value::String(uri)) = self.reference.get_mut("uri") {
+            *uri = resource(offer, server, uri)?.to_owned();
+        }
+        let mut fields = format!(r#""ref":{},"argument":{}"#, Value::Object(self.reference), self.argument);
+        if let Some(context) = self.context {
+            let _ = write!(fields, r#","context":{context}"#);
+        }
+        let argument = one_line(self.argument["name"].as_str().unwrap_or_default());
+        let summary = format!("complete the argument {argument} at the server {}", one_line(server.as_str()));
+        Ok(Prepared { fields, about: None, summary })
+    }
+}
+
+fn prompt(offer: &Offer, server: &ServerName, exposed: &str) -> ToolResult<String> {
+    let found = ToolName::parse(exposed).ok().and_then(|name| offer.prompt(&name).cloned());
+    let unknown = || ToolError::refused(BadArguments::Unknown { server: server.clone(), what: "prompt" });
+    found.map(|prompt| prompt.original.clone()).ok_or_else(unknown)
+}
+
+fn resource<'a>(offer: &Offer, server: &ServerName, exposed: &'a str) -> ToolResult<&'a str> {
+    let unknown = || ToolError::refused(BadArguments::Unknown { server: server.clone(), what: "resource" });
+    offer.naming.original_uri(exposed).ok_or_else(unknown)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::upstream::names::Naming;
+    use serde_json::json;
+    use serde_json::value::RawValue;
+
+    #[test]
+    fn arguments_go_to_the_server_as_they_came() {
+        let raw = r#"{"b": 1.0,"a":"\u00e9" }"#;
+        let args = Arguments::Raw(RawValue::from_string(raw.to_owned()).unwrap());
+        assert_eq!(fields("list-repos", &args), format!(r#""name":"list-repos","arguments":{raw}"#));
+    }
+
+    #[test]
+    fn a_summary_is_one_line_without_secrets_and_not_endless() {
+        let tree = json!({ "path": "/srv", "api_key": "hunter2hunter2", "pin": "1234", "long": "x".repeat(50_000) });
+        let shown = summary("write\nfile", &ServerName::new("fs"), tree.as_object().unwrap(), &["pin".to_owned()]);
+        assert!(shown.starts_with(r#"call write file of the server fs: {"path":"/srv""#), "{shown}");
+        assert!(!shown.contains("hunter2") && !shown.contains("1234") && shown.len() < 5_000, "{shown}");
+    }
+
+    #[test]
+    fn a_word_is_one_at_the_shell_too() {
+        assert_eq!(word("list-repos"), "list-repos");
+        assert_eq!(word("a b"), "'a b'");
+        assert_eq!(word("it's; rm"), r"'it'\''s; rm'");
+    }
+
+    #[test]
+    fn resources_are_asked_for_by_the_servers_own_uri() {
+        let server = ServerName::new("fs");
+        let offer = Offer::empty(Naming::new(&server, None));
+        let prepared = ReadResource { uri: "mcp-fs+file:///a\"b".into() }.prepared(&offer, &server).unwrap();
+        assert_eq!(prepared.fields, r#""uri":"file:///a\"b""#);
+        assert!(ReadResource { uri: "mcp-other+file:///a".into() }.prepared(&offer, &server).is_err());
+        let complete = json!({ "ref": { "type": "ref/resource", "uri": "mcp-fs+x://{a}" },
+            "argument": { "name": "a", "value": "1" }, "context": { "arguments": {} } });
+        let complete: Complete = serde_json::from_value(complete).unwrap();
+        let fields = complete.prepared(&offer, &server).unwrap().fields;
+        assert!(fields.contains(r#""uri":"x://{a}""#) && fields.ends_with(r#""context":{"arguments":{}}"#), "{fields}");
+    }
+}

@@ -1,0 +1,92 @@
+//! `connect_upstream`: starts using a server that is configured.
+
+use nexus_core::name::ServerName;
+use nexus_core::prelude::*;
+
+use super::{is_hidden, refused, unknown};
+use crate::upstream::registry::{Registry, Visibility};
+
+/// Connects another MCP server that is configured in mcp.json, and says which tools it brings.
+///
+/// The operator is asked once whether the server may be used in this session. A server that is connected already stays
+/// as it is. Its tools are listed as `mcp_SERVER_TOOL`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ConnectUpstream {
+    /// The name of its entry.
+    name: String,
+    /// Who sees its tools: everybody (`shared`, as usual), or only this key (`private`).
+    visibility: Option<Who>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum Who {
+    Shared,
+    Private,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Connected {
+    name: String,
+    /// `ready`, `connecting`, `degraded` or `waiting`.
+    state: String,
+    /// Why it is in this state.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    why: Option<String>,
+    /// `shared`, or whose it is.
+    visibility: String,
+    /// Its tools, by the names to call them by.
+    tools: Vec<String>,
+    /// Tools that are held back until the operator allows them.
+    held: Vec<String>,
+}
+
+impl ConnectUpstream {
+    pub(super) fn server(&self) -> ServerName {
+        ServerName::new(&self.name)
+    }
+}
+
+impl Tool<Registry> for ConnectUpstream {
+    const NAME: &'static str = "connect_upstream";
+    const ACCESS: Access = Access::Write;
+    type Reply = Connected;
+
+    fn summary(&self) -> String {
+        match self.visibility.unwrap_or(Who::Shared) {
+            Who::Shared => format!("connect the server {} for everybody", self.name),
+            Who::Private => format!("connect the server {} for this key alone", self.name),
+        }
+    }
+
+    async fn run(self, registry: &Registry, cx: &CallCx) -> ToolResult<Connected> {
+        let (name, agent) = (self.server(), &cx.principal.id);
+        if is_hidden(registry, &name, agent) && matches!(self.visibility, None | Some(Who::Shared)) {
+            return Err(unknown(&name));
+        }
+        let there = registry.get(&name, agent).filter(|_| self.visibility.is_none());
+        let upstream = match there {
+            Some(upstream) => upstream,
+            None => {
+                let visibility = match self.visibility.unwrap_or(Who::Shared) {
+                    Who::Shared => Visibility::Shared,
+                    Who::Private => Visibility::Private(agent.clone()),
+                };
+                let level = Some(cx.principal.level_now());
+                registry.connect_known(&name, visibility, level).await.map_err(refused)?
+            }
+        };
+        // How it went is told by its state: a server that is not there yet is tried again.
+        let _ = upstream.ready().await;
+        let (state, offer) = (upstream.state(), upstream.offer());
+        Ok(Connected {
+            name: self.name,
+            state: state.as_str().to_owned(),
+            why: state.why().map(str::to_owned),
+            visibility: upstream.visibility().to_string(),
+            tools: offer.allowed().map(|tool| tool.exposed.as_str().to_owned()).collect(),
+            held: offer.held().map(|tool| tool.exposed.as_str().to_owned()).collect(),
+        })
+    }
+}

@@ -1,0 +1,43 @@
+//! `disconnect_upstream`: stops using a server.
+
+use nexus_core::name::ServerName;
+use nexus_core::prelude::*;
+
+use super::{is_hidden, refused, unknown};
+use crate::upstream::registry::Registry;
+
+/// Disconnects another MCP server: its process ends and its tools are gone, for everybody who saw them.
+///
+/// It stays so until somebody connects it again or its entry in mcp.json changes.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DisconnectUpstream {
+    /// The name of its entry.
+    name: String,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Disconnected {
+    name: String,
+    /// Always `stopped`.
+    state: String,
+}
+
+impl Tool<Registry> for DisconnectUpstream {
+    const NAME: &'static str = "disconnect_upstream";
+    const ACCESS: Access = Access::Write;
+    type Reply = Disconnected;
+
+    fn summary(&self) -> String {
+        format!("disconnect the server {}", self.name)
+    }
+
+    async fn run(self, registry: &Registry, cx: &CallCx) -> ToolResult<Disconnected> {
+        let name = ServerName::new(&self.name);
+        if is_hidden(registry, &name, &cx.principal.id) {
+            return Err(unknown(&name));
+        }
+        registry.disconnect(&name, &cx.principal.id).await.map_err(refused)?;
+        Ok(Disconnected { name: self.name, state: "stopped".to_owned() })
+    }
+}

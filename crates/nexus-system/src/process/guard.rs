@@ -1,0 +1,220 @@
+//! The guard: a process that outlives this one just long enough to kill what it has left behind.
+//!
+//! The parent-death signal ([`super::shim`]) reaches a child and not the child's children. The guard holds the other
+//! end of a pipe; when that ends, this program is gone, however it went, and every group still on the guard's list is
+//! killed. What has left its group by `setsid` is out of reach.
+//!
+//! One thread, which never ends, starts all programs that are started for life: the kernel takes the *thread* that
+//! started a child for its parent. It also writes the guard's list.
+
+use std::collections::HashMap;
+use std::io::{self, BufRead, Write};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::process::{Pid, Signal, kill_process_group};
+use tokio::runtime::{self, Handle};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::oneshot;
+use tracing::warn;
+
+use super::shim::{GUARD, THIS_PROGRAM};
+
+/// Set once this program is known to understand `__start` and `__guard`.
+static INSTALLED: AtomicBool = AtomicBool::new(false);
+
+pub(super) fn install() {
+    INSTALLED.store(true, Ordering::Relaxed);
+}
+
+pub(super) fn is_installed() -> bool {
+    INSTALLED.load(Ordering::Relaxed)
+}
+
+/// A group on the guard's list, until this is dropped.
+#[derive(Debug)]
+pub(super) struct Guarded {
+    group: i32,
+    orders: mpsc::Sender<Order>,
+}
+
+impl Drop for Guarded {
+    fn drop(&mut self) {
+        let _ = self.orders.send(Order::Forget(self.group));
+    }
+}
+
+enum Order {
+    /// Starts it in that runtime, and puts its group on the list.
+    Start(Box<tokio::process::Command>, Handle, oneshot::Sender<io::Result<(tokio::process::Child, Guarded)>>),
+    Forget(i32),
+}
+
+/// Starts a command that leads a group of its own, from the thread that never ends.
+pub(super) async fn start(command: tokio::process::Command) -> io::Result<(tokio::process::Child, Guarded)> {
+    let (answer, started) = oneshot::channel();
+    let order = Order::Start(Box::new(command), Handle::current(), answer);
+    let gone = || io::Error::other("the thread that starts programs has ended");
+    orders()?.send(order).map_err(|_| gone())?;
+    started.await.map_err(|_| gone())?
+}
+
+#[allow(clippy::disallowed_methods, reason = "a task would move from thread to thread: see above")]
+fn orders() -> io::Result<mpsc::Sender<Order>> {
+    static ORDERS: OnceLock<mpsc::Sender<Order>> = OnceLock::new();
+    if let Some(orders) = ORDERS.get() {
+        return Ok(orders.clone());
+    }
+    let (orders, received) = mpsc::channel();
+    let list = List { orders: orders.clone(), groups: HashMap::new(), guard: None };
+    // Of two that come at once, one thread finds that its channel has no other end, and is gone again.
+    if ORDERS.set(orders).is_ok() {
+        std::thread::Builder::new().name("starter".to_owned()).spawn(move || list.serve(&received))?;
+    }
+    ORDERS.get().cloned().ok_or_else(|| io::Error::other("no thread to start programs"))
+}
+
+/// What the guard has been told, kept here too: a guard that somebody has killed is replaced.
+struct List {
+    orders: mpsc::Sender<Order>,
+    /// How often each is on it: a number may be given anew before its last owner is taken off.
+    groups: HashMap<i32, usize>,
+    guard: Option<(Child, ChildStdin)>,
+}
+
+impl List {
+    fn serve(mut self, received: &mpsc::Receiver<Order>) {
+        while let Ok(order) = received.recv() {
+            match order {
+                Order::Start(mut command, runtime, answer) => {
+                    let _inside = runtime.enter();
+                    let _ = answer.send(self.start(&mut command));
+                }
+                Order::Forget(group) => {
+                    if let Some(count) = self.groups.get_mut(&group) {
+                        *count -= 1;
+                        self.groups.retain(|_, count| *count > 0);
+                        self.tell(&format!("-{group}\n"));
+                    }
+                }
+            }
+        }
+    }
+
+    fn start(&mut self, command: &mut tokio::process::Command) -> io::Result<(tokio::process::Child, Guarded)> {
+        let child = command.spawn()?;
+        let group = child.id().map_or(0, u32::cast_signed);
+        *self.groups.entry(group).or_insert(0) += 1;
+        self.tell(&format!("+{group}\n"));
+        Ok((child, Guarded { group, orders: self.orders.clone() }))
+    }
+
+    /// A guard that takes nothing is replaced by one that is told everything.
+    fn tell(&mut self, line: &str) {
+        let told = self.guard.as_mut().is_some_and(|(_, pipe)| pipe.write_all(line.as_bytes()).is_ok());
+        if told {
+            return;
+        }
+        if let Some((mut old, pipe)) = self.guard.take() {
+            // Before its pipe ends: it would kill what is well alive.
+            let _ = old.kill();
+            let _ = old.wait();
+            drop(pipe);
+        }
+        match self.new_guard() {
+            Ok(guard) => self.guard = Some(guard),
+            Err(error) => warn!(%error, "no guard could be started: servers may outlive a killed hub"),
+        }
+    }
+
+    #[allow(clippy::disallowed_methods, reason = "part of the shim")]
+    fn new_guard(&self) -> io::Result<(Child, ChildStdin)> {
+        let mut guard = Command::new(THIS_PROGRAM)
+            .arg0("nexus-guard")
+            .arg(GUARD)
+            .env_clear()
+            .current_dir("/")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .process_group(0)
+            .spawn()?;
+        let mut pipe = guard.stdin.take().ok_or_else(|| io::Error::other("no pipe to the guard"))?;
+        // A guard that somebody has stopped must not stop this thread.
+        fcntl_setfl(&pipe, fcntl_getfl(&pipe)? | OFlags::NONBLOCK)?;
+        let all: String =
+            self.groups.iter().flat_map(|(group, count)| std::iter::repeat_n(format!("+{group}\n"), *count)).collect();
+        pipe.write_all(all.as_bytes())?;
+        Ok((guard, pipe))
+    }
+}
+
+/// The guard itself, on its own in a process.
+pub(super) fn run() -> ExitCode {
+    // Whoever ends the hub by a signal to all its processes must not end the guard first.
+    let _deaf = ignore_signals();
+    let groups = read_list(&mut io::stdin().lock());
+    for group in groups.keys().filter_map(|group| Pid::from_raw(*group)) {
+        let _ = kill_process_group(group, Signal::KILL);
+    }
+    ExitCode::SUCCESS
+}
+
+/// A handler that does nothing; the runtime keeps it for as long as it is there.
+fn ignore_signals() -> io::Result<runtime::Runtime> {
+    let runtime = runtime::Builder::new_current_thread().enable_io().build()?;
+    let inside = runtime.enter();
+    for kind in [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup(), SignalKind::quit()] {
+        drop(signal(kind)?);
+    }
+    drop(inside);
+    Ok(runtime)
+}
+
+/// Reads until nobody can write any more.
+fn read_list(lines: &mut dyn BufRead) -> HashMap<i32, usize> {
+    let mut groups = HashMap::new();
+    let mut line = String::new();
+    while matches!(lines.read_line(&mut line), Ok(1..)) {
+        match line.trim_end().split_at_checked(1) {
+            Some(("+", group)) => *groups.entry(group.parse().unwrap_or(0)).or_insert(0) += 1,
+            Some(("-", group)) => {
+                if let Ok(group) = group.parse()
+                    && let Some(count) = groups.get_mut(&group)
+                {
+                    *count -= 1;
+                    groups.retain(|_, count| *count > 0);
+                }
+            }
+            _ => {}
+        }
+        line.clear();
+    }
+    // Never 0 or 1, which would mean other groups than anybody wrote.
+    groups.retain(|group, _| *group > 1);
+    groups
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_list_holds_what_was_added_and_not_taken_off() {
+        check("", &[]);
+        check("+5\n+7\n-5\n", &[7]);
+        check("+5\n+5\n-5\n", &[5]);
+        check("-5\n+0\n+1\n+-1\nnoise\n+x\n+9", &[9]);
+
+        #[track_caller]
+        fn check(written: &str, left: &[i32]) {
+            let mut groups: Vec<i32> = read_list(&mut written.as_bytes()).into_keys().collect();
+            groups.sort_unstable();
+            assert_eq!(groups, left);
+        }
+    }
+}
