@@ -278,8 +278,9 @@ class Sse(Good):
         self.headers["Mcp-Session-Id"] = session
         self.reply(202)
         down = self.streams[session]
+        # Answers, also with errors, go down the stream.
         self.answer = lambda request, result, **_: self.say(down, {"jsonrpc": "2.0", "id": request, "result": result})
-        self.reply = lambda *_, **__: None
+        self.reply = lambda _, body=b"", *__, **___: self.say(down, json.loads(body)) if body.startswith(b"{") else None
         super().heard(message)
         del self.answer, self.reply
 

@@ -1,6 +1,6 @@
 //! Which tools there are: one flat list of names over all providers, with the listing rendered once.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
@@ -95,7 +95,8 @@ impl Catalogue {
             return listing.clone();
         }
         let own = table.private.get(&principal.id).into_iter().flatten().map(|(_, found)| &found.spec);
-        let mut specs: Vec<_> = table.specs.iter().chain(own).filter(|spec| principal.sees(spec.name.as_str())).collect();
+        let mut specs: Vec<_> =
+            table.specs.iter().chain(own).filter(|spec| principal.sees(spec.name.as_str())).collect();
         specs.sort_by(|a, b| a.name.cmp(&b.name));
         let listing = render(specs.into_iter());
         table.views.lock().insert(view, listing.clone());
@@ -112,10 +113,15 @@ impl Catalogue {
         self.changes.subscribe()
     }
 
+    /// One at a time: of two at once, the later to begin could be the first to end.
     fn rebuild(&self) {
-        let providers = self.providers.lock().clone();
+        let providers = self.providers.lock();
         let table = Arc::new(Table::of(&providers));
-        *self.table.write() = table;
+        let before = std::mem::replace(&mut *self.table.write(), table.clone());
+        for (tool, origin) in table.left_out.difference(&before.left_out) {
+            warn!(%tool, %origin, "the tool `{tool}` is there already; the later one is left out");
+        }
+        providers.iter().for_each(|provider| provider.shown());
         self.changes.send_modify(|revision| *revision += 1);
     }
 }
@@ -125,6 +131,8 @@ struct Table {
     by_name: HashMap<Box<str>, Found>,
     specs: Arc<[Arc<ToolSpec>]>,
     whole: Arc<str>,
+    /// Tools whose name was taken, and whose they are.
+    left_out: HashSet<(Box<str>, Origin)>,
     /// The tools that one key has for itself.
     private: HashMap<PrincipalId, HashMap<Box<str>, Found>>,
     /// Listings of keys that do not see everything, or more than that. As many as there are different pattern sets.
@@ -143,7 +151,7 @@ impl Table {
     /// Earlier providers win a name: our own are attached first, so nothing can shadow them.
     fn of(providers: &[Arc<dyn Provider>]) -> Self {
         let mut by_name: HashMap<Box<str>, Found> = HashMap::new();
-        let mut specs = Vec::new();
+        let (mut specs, mut left_out) = (Vec::new(), HashSet::new());
         let mut private: HashMap<PrincipalId, HashMap<Box<str>, Found>> = HashMap::new();
         // Those that everybody sees first: what one key has for itself takes no name from the others.
         let (shared, owned): (Vec<_>, Vec<_>) = providers.iter().partition(|provider| provider.owner().is_none());
@@ -152,7 +160,7 @@ impl Table {
                 let name = spec.name.as_str();
                 let theirs = provider.owner().map(|owner| private.entry(owner).or_default());
                 if by_name.contains_key(name) || theirs.as_ref().is_some_and(|theirs| theirs.contains_key(name)) {
-                    warn!(tool = name, origin = %provider.origin(), "the tool `{name}` is there already; the later one is left out");
+                    left_out.insert((name.into(), provider.origin().clone()));
                     continue;
                 }
                 let found = Found { spec: spec.clone(), provider: provider.clone() };
@@ -173,7 +181,7 @@ impl Table {
         }
         specs.sort_by(|a, b| a.name.cmp(&b.name));
         let whole = render(specs.iter());
-        Self { by_name, specs: specs.into(), whole, private, views: Mutex::default() }
+        Self { by_name, specs: specs.into(), whole, left_out, private, views: Mutex::default() }
     }
 }
 

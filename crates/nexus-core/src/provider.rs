@@ -67,6 +67,9 @@ pub trait Provider: Send + Sync {
     /// Moves when `tools` does.
     fn changes(&self) -> watch::Receiver<Revision>;
 
+    /// What `tools` gave last can be found and called from now on.
+    fn shown(&self) {}
+
     /// The only key that sees its tools. None: everybody does.
     fn owner(&self) -> Option<PrincipalId> {
         None

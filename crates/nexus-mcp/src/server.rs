@@ -226,7 +226,7 @@ impl Server {
         }
     }
 
-    fn stamped(&self, era: Era, object: String) -> String {
+    fn stamped(&self, era: Era, mut object: String) -> String {
         #[derive(serde::Deserialize)]
         struct Has<'a> {
             #[serde(borrow, rename = "resultType")]
@@ -240,10 +240,15 @@ impl Server {
         let Ok(has) = serde_json::from_str::<Has<'_>>(&object) else { return object };
         let kind = has.kind.is_none().then_some(r#""resultType":"complete""#);
         let meta = has.meta.is_none().then_some(&*self.identity);
-        let Some(inner) = object.trim().strip_prefix('{') else { return object };
-        let rest = Some(inner.trim_start()).filter(|rest| !rest.starts_with('}'));
-        let fields: Vec<&str> = [kind, meta, rest].into_iter().flatten().collect();
-        format!("{{{}{}", fields.join(","), if rest.is_none() { "}" } else { "" })
+        let Some(inner) = object.trim_start().strip_prefix('{') else { return object };
+        let at = object.len() - inner.len();
+        let mut front = [kind, meta].into_iter().flatten().collect::<Vec<_>>().join(",");
+        if !front.is_empty() && !inner.trim_start().starts_with('}') {
+            front.push(',');
+        }
+        // In its place: a copy of megabytes would stand beside it.
+        object.insert_str(at, &front);
+        object
     }
 
     fn list(&self, params: &Params<'_>, exchange: &Exchange) -> Result<String, RpcError> {

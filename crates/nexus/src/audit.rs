@@ -10,8 +10,8 @@ pub mod upkeep;
 use std::collections::HashSet;
 use std::fmt;
 use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;

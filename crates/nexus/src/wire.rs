@@ -245,7 +245,7 @@ impl Assembly {
                 "version": VERSION,
                 "uptime_s": started.elapsed().as_secs(),
                 "sessions": sessions.count(),
-                "tools": hub.catalogue.specs().len(),
+                "tools": hub.catalogue.specs().iter().filter(|spec| spec.listed).count(),
                 "computers": 0,
                 "upstreams": upstreams.health(),
                 "audit": {

@@ -57,7 +57,15 @@ fn the_table_of_the_design() {
 
     #[track_caller]
     fn check(origin: &Origin, level: Level, access: Access, grants: &Grants, expected: &str) {
-        let asker = Asker { level, read_only: false, approved: false, always_ask: false, denied: false, connects: false, grants };
+        let asker = Asker {
+            level,
+            read_only: false,
+            approved: false,
+            always_ask: false,
+            denied: false,
+            connects: false,
+            grants,
+        };
         assert_eq!(decided(&asker, origin, access), expected);
     }
 }
@@ -101,19 +109,19 @@ fn an_answer_that_was_not_offered_is_a_no() {
 #[test]
 fn what_is_said_about_a_server_holds_for_it_alone() {
     let (github, other) = (ServerName::new("github"), ServerName::new("other"));
-    check(About::Connect(github.clone()), Answer::Session, Consent::All);
-    check(About::Connect(github.clone()), Answer::Each, Consent::PerTool);
-    check(About::Connect(github.clone()), Answer::No, Consent::Denied);
-    check(About::ConfirmUpstream(github.clone()), Answer::Session, Consent::All);
-    check(About::ConfirmUpstream(github.clone()), Answer::Once, Consent::Unasked);
-    check(About::ConfirmUpstream(github.clone()), Answer::No, Consent::Unasked);
-    check(About::Connect(other), Answer::Session, Consent::Unasked);
-    check(About::ApproveWrites, Answer::Session, Consent::Unasked);
+    check(&About::Connect(github.clone()), Answer::Session, Consent::All);
+    check(&About::Connect(github.clone()), Answer::Each, Consent::PerTool);
+    check(&About::Connect(github.clone()), Answer::No, Consent::Denied);
+    check(&About::ConfirmUpstream(github.clone()), Answer::Session, Consent::All);
+    check(&About::ConfirmUpstream(github.clone()), Answer::Once, Consent::Unasked);
+    check(&About::ConfirmUpstream(github), Answer::No, Consent::Unasked);
+    check(&About::Connect(other), Answer::Session, Consent::Unasked);
+    check(&About::ApproveWrites, Answer::Session, Consent::Unasked);
 
     #[track_caller]
-    fn check(about: About, answer: Answer, expected: Consent) {
+    fn check(about: &About, answer: Answer, expected: Consent) {
         let mut grants = Grants::default();
-        grants.extend(&about, answer);
+        grants.extend(about, answer);
         assert_eq!(grants.consent(&ServerName::new("github")), expected, "{about:?} {answer:?}");
     }
 }
@@ -122,7 +130,15 @@ fn what_is_said_about_a_server_holds_for_it_alone() {
 fn who_confirms_each_tool_is_not_asked_about_connecting_again() {
     let grants = consents(Consent::PerTool);
     let level = Level::Trusted;
-    let asker = Asker { level, read_only: false, approved: false, always_ask: false, denied: false, connects: true, grants: &grants };
+    let asker = Asker {
+        level,
+        read_only: false,
+        approved: false,
+        always_ask: false,
+        denied: false,
+        connects: true,
+        grants: &grants,
+    };
     assert_eq!(decided(&asker, &upstream(), Access::Write), "allow");
 }
 
@@ -181,8 +197,15 @@ proptest! {
 #[test]
 fn a_no_to_this_very_call_beats_every_yes_to_the_session_or_the_key() {
     for grants in [Grants { writes: Writes::Approved, ..Grants::default() }, consents(Consent::All)] {
-        let asker =
-            |level| Asker { level, read_only: false, approved: true, always_ask: true, denied: true, connects: false, grants: &grants };
+        let asker = |level| Asker {
+            level,
+            read_only: false,
+            approved: true,
+            always_ask: true,
+            denied: true,
+            connects: false,
+            grants: &grants,
+        };
         for origin in [OWN, upstream(), Origin::Own(Own::Gate)] {
             assert_eq!(decided(&asker(Level::Trusted), &origin, Access::Write), "denied");
             assert_eq!(decided(&asker(Level::Yolo), &origin, Access::Write), "allow");

@@ -154,7 +154,10 @@ async fn in_chat_the_model_brings_the_code_and_how_far() {
 async fn a_read_only_key_uses_nothing_of_a_server_that_writes() {
     let mut principal = Principal::new("tester", Level::Yolo);
     principal.read_only = true;
-    let bench = Bench { cx: nexus_core::call::CallCx { principal: Arc::new(principal), ..bench(Level::Yolo, Mode::Ask).cx }, ..bench(Level::Yolo, Mode::Ask) };
+    let bench = Bench {
+        cx: nexus_core::call::CallCx { principal: Arc::new(principal), ..bench(Level::Yolo, Mode::Ask).cx },
+        ..bench(Level::Yolo, Mode::Ask)
+    };
     assert!(bench.reply("change", json!({})).await.text().contains("read-only"));
 }
 

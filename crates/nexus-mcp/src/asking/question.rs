@@ -39,7 +39,12 @@ pub(super) fn elicitation(pending: &Pending, approvals: &Approvals) -> Value {
             format!("Allow the use of the upstream server {}?{known} First wanted: {tool}: {summary}", label(server))
         }
         (About::ConfirmUpstream(server), None) => {
-            format!("Allow this call of the upstream server {}? {}: {}", label(server), pending.tool(), quoted(pending.summary()))
+            format!(
+                "Allow this call of the upstream server {}? {}: {}",
+                label(server),
+                pending.tool(),
+                quoted(pending.summary())
+            )
         }
         (About::ApproveWrites | About::ConfirmCall, None) => {
             format!("Allow this? {} on {}: {}", pending.tool(), node(pending), quoted(pending.summary()))

@@ -85,7 +85,7 @@ async fn moved(changes: &mut Option<watch::Receiver<Revision>>) {
     }
     // Nothing will move any more.
     *changes = None;
-    std::future::pending().await
+    std::future::pending::<()>().await;
 }
 
 async fn updated(updates: &mut Option<broadcast::Receiver<Arc<str>>>) -> Moved {

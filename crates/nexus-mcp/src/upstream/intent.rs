@@ -169,7 +169,7 @@ impl UpstreamCall {
         match read(raw, server).map_err(|error| failure::result(name, error))? {
             Came::Complete(raw) => {
                 let offer = self.upstream.offer();
-                let renames = offer.naming.expose_uri("") != "";
+                let renames = !offer.naming.expose_uri("").is_empty();
                 let rename = |uri: &str| offer.naming.expose_uri(uri);
                 let to = Recipient { era: cx.era, rename: if renames { Some(&rename) } else { None } };
                 let raw = ready(raw, self.errand.kind(), &to).map_err(|error| failure::result(name, error))?;

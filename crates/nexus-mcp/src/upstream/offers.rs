@@ -43,6 +43,9 @@ const UPDATES: usize = 1_024;
 /// What the old era calls a resource that does not exist; the new one has no code of its own for it.
 const RESOURCE_NOT_FOUND: i32 = -32002;
 
+/// One part of something.
+type Of<T, P> = fn(&T) -> &P;
+
 /// The offers of all servers that are attached to a hub.
 pub struct Offers {
     providers: Mutex<Vec<Weak<UpstreamProvider>>>,
@@ -134,7 +137,7 @@ impl Offers {
         if params.cursor.is_some() {
             return Err(RpcError::invalid_params("no such cursor: everything is on one page").with_status(200));
         }
-        let (errand, items): (fn(&Errands) -> &ToolName, fn(&Lists) -> &str) = match name {
+        let (errand, items): (Of<Errands, ToolName>, Of<Lists, str>) = match name {
             "prompts" => (|errands| &errands.get_prompt, |lists| &lists.prompts),
             "resources" => (|errands| &errands.read_resource, |lists| &lists.resources),
             _ => (|errands| &errands.read_resource, |lists| &lists.templates),

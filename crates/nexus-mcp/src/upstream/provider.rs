@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use thiserror::Error;
 use tokio::sync::watch;
 use tokio_util::sync::DropGuard;
@@ -35,6 +35,8 @@ pub struct UpstreamProvider {
     shared: Arc<Shared>,
     made: RwLock<Arc<Made>>,
     changes: watch::Sender<Revision>,
+    /// What the catalogue was given last.
+    given: Mutex<Option<Arc<Offer>>>,
     /// Ends what keeps it current.
     _followed: DropGuard,
 }
@@ -74,6 +76,7 @@ impl UpstreamProvider {
             shared,
             made: RwLock::new(Arc::new(made)),
             changes: watch::Sender::new(0),
+            given: Mutex::new(None),
             _followed: followed,
         })
     }
@@ -154,7 +157,15 @@ impl Provider for UpstreamProvider {
     }
 
     fn tools(&self) -> Arc<[Arc<ToolSpec>]> {
-        self.made.read().specs.clone()
+        let made = self.made();
+        *self.given.lock() = Some(made.offer.clone());
+        made.specs.clone()
+    }
+
+    fn shown(&self) {
+        if let Some(offer) = self.given.lock().take() {
+            self.upstream.shown(offer);
+        }
     }
 
     fn changes(&self) -> watch::Receiver<Revision> {

@@ -179,7 +179,7 @@ fn said(data: Option<&RawValue>) -> Value {
         let start: String = json.chars().take(LARGEST_LOG).collect();
         return redact::beginning(&text::clean(&start)).into_owned().into();
     }
-    let json = redact::json(json).map_or_else(|| json.to_owned(), |hidden| hidden);
+    let json = redact::json(json).unwrap_or_else(|| json.to_owned());
     let mut tree = serde_json::from_str(&json).unwrap_or_default();
     clean_tree(&mut tree);
     tree

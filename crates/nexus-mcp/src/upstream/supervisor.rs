@@ -27,6 +27,7 @@ use std::time::Duration;
 use parking_lot::RwLock;
 use thiserror::Error;
 use tokio::sync::{Notify, broadcast, mpsc, oneshot, watch};
+use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use uuid::Uuid;
 
@@ -77,6 +78,8 @@ struct Inner {
     connector: OnceLock<Arc<dyn Connector>>,
     condition: watch::Sender<Condition>,
     offer: watch::Sender<Arc<Offer>>,
+    /// The offer that callers can find by now.
+    shown: watch::Sender<Option<Arc<Offer>>>,
     /// The connection that all sessions share.
     current: RwLock<Option<Client>>,
     sessions: Sessions,
@@ -138,6 +141,7 @@ impl Upstream {
             connector: OnceLock::new(),
             condition: watch::Sender::new(Condition::new(State::Connecting)),
             offer: watch::Sender::new(Arc::new(Offer::empty(naming.clone()))),
+            shown: watch::Sender::new(None),
             current: RwLock::new(None),
             sessions: Sessions::default(),
             signals: Arc::new(Signals::new(broadcast::Sender::new(NOTICES))),
@@ -229,6 +233,19 @@ impl Upstream {
     /// Comes back when it is connected, or when it is clear that it will not be soon.
     pub async fn ready(&self) -> Result<(), Unavailable> {
         self.inner.soon_ready().await
+    }
+
+    /// Whoever offers its tools to others has done so with these.
+    pub fn shown(&self, offer: Arc<Offer>) {
+        self.inner.shown.send_replace(Some(offer));
+    }
+
+    /// Comes back when what it offers can be called by others, or after a moment: that is somebody else's to do.
+    pub async fn is_offered(&self) {
+        let mut shown = self.inner.shown.subscribe();
+        let current =
+            |shown: &Option<Arc<Offer>>| shown.as_ref().is_some_and(|shown| Arc::ptr_eq(shown, &self.offer()));
+        let _ = timeout(NEAR, shown.wait_for(current)).await;
     }
 
     /// Tells of a request that failed: what it says about the connection is looked into at once.

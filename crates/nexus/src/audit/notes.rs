@@ -83,8 +83,7 @@ impl Pages {
 
 /// A call to another server is about to leave.
 pub fn is_noted(row: &Row) -> bool {
-    row.event == Event::Begun
-        && row.call.as_ref().is_some_and(|call| matches!(call.origin, Some(Origin::Upstream(_))))
+    row.event == Event::Begun && row.call.as_ref().is_some_and(|call| matches!(call.origin, Some(Origin::Upstream(_))))
 }
 
 /// What a process that is gone had noted. A line that is not whole was never acted on.

@@ -196,39 +196,39 @@ mod tests {
         let field = &form.fields[0];
         assert_eq!(field.shown(), ["  1) Allow all its tools this session", "  2) Confirm each tool", "  3) Deny"]);
         assert_eq!(field.prompt(), "1-3> ");
-        check("1", Ok(Some(json!("session"))));
-        check(" 3 ", Ok(Some(json!("no"))));
-        check("EACH", Ok(Some(json!("each"))));
-        check("0", Err(()));
-        check("4", Err(()));
-        check("yes", Err(()));
-        check("", Err(()));
+        check("1", &Ok(Some(json!("session"))));
+        check(" 3 ", &Ok(Some(json!("no"))));
+        check("EACH", &Ok(Some(json!("each"))));
+        check("0", &Err(()));
+        check("4", &Err(()));
+        check("yes", &Err(()));
+        check("", &Err(()));
 
         #[track_caller]
-        fn check(typed: &str, expected: Result<Option<Value>, ()>) {
-            assert_eq!(Form::of(&decision()).unwrap().fields[0].answer(typed), expected, "{typed}");
+        fn check(typed: &str, expected: &Result<Option<Value>, ()>) {
+            assert_eq!(Form::of(&decision()).unwrap().fields[0].answer(typed), *expected, "{typed}");
         }
     }
 
     #[test]
     fn fields_of_every_kind_take_what_fits() {
-        check(json!({ "type": "string" }), "a b", Ok(Some(json!("a b"))));
-        check(json!({ "type": "integer" }), "7", Ok(Some(json!(7))));
-        check(json!({ "type": "integer" }), "7.5", Err(()));
-        check(json!({ "type": "number" }), "7.5", Ok(Some(json!(7.5))));
-        check(json!({ "type": "number" }), "inf", Err(()));
-        check(json!({ "type": "boolean" }), "Yes", Ok(Some(json!(true))));
-        check(json!({ "type": "boolean" }), "perhaps", Err(()));
-        check(json!({ "oneOf": [{ "const": "r", "title": "Red" }] }), "1", Ok(Some(json!("r"))));
-        check(json!({ "type": "array", "items": { "enum": ["a", "b"] } }), "1, b", Ok(Some(json!(["a", "b"]))));
-        check(json!({ "type": "array", "items": { "anyOf": [{ "const": "a" }] } }), "2", Err(()));
-        check(json!({ "type": "string" }), "", Ok(None));
+        check(&json!({ "type": "string" }), "a b", &Ok(Some(json!("a b"))));
+        check(&json!({ "type": "integer" }), "7", &Ok(Some(json!(7))));
+        check(&json!({ "type": "integer" }), "7.5", &Err(()));
+        check(&json!({ "type": "number" }), "7.5", &Ok(Some(json!(7.5))));
+        check(&json!({ "type": "number" }), "inf", &Err(()));
+        check(&json!({ "type": "boolean" }), "Yes", &Ok(Some(json!(true))));
+        check(&json!({ "type": "boolean" }), "perhaps", &Err(()));
+        check(&json!({ "oneOf": [{ "const": "r", "title": "Red" }] }), "1", &Ok(Some(json!("r"))));
+        check(&json!({ "type": "array", "items": { "enum": ["a", "b"] } }), "1, b", &Ok(Some(json!(["a", "b"]))));
+        check(&json!({ "type": "array", "items": { "anyOf": [{ "const": "a" }] } }), "2", &Err(()));
+        check(&json!({ "type": "string" }), "", &Ok(None));
 
         #[track_caller]
-        fn check(field: Value, typed: &str, expected: Result<Option<Value>, ()>) {
+        fn check(field: &Value, typed: &str, expected: &Result<Option<Value>, ()>) {
             let params = json!({ "message": "m", "requestedSchema": { "properties": { "f": field } } });
             let form = Form::of(&params).unwrap();
-            assert_eq!(form.fields[0].answer(typed), expected, "{params} {typed}");
+            assert_eq!(form.fields[0].answer(typed), *expected, "{params} {typed}");
         }
     }
 

@@ -255,12 +255,17 @@ fn distance(a: &str, b: &str) -> usize {
 /// Masks keep the length of what they hide, so that carets stay where they belong.
 fn hide_secrets(line: &str) -> String {
     let mut line: Vec<char> = hide_credentials(line).chars().collect();
-    let mut hide_from = None;
+    // What stands in double quotes may hold commas and brackets.
+    let (mut hide_from, mut quoted, mut escaped) = (None, false, false);
     for at in 0..line.len() {
         match (hide_from, line[at]) {
-            (None, ':') if is_hidden(&line[..at]) => hide_from = Some(at + 1),
-            (Some(_), ',' | '}') => hide_from = None,
-            (Some(_), c) if !c.is_whitespace() => line[at] = '*',
+            (None, ':') if is_hidden(&line[..at]) => (hide_from, quoted, escaped) = (Some(at + 1), false, false),
+            (Some(_), ',' | '}') if !quoted => hide_from = None,
+            (Some(_), c) if !c.is_whitespace() => {
+                quoted ^= c == '"' && !escaped;
+                escaped = c == '\\' && !escaped;
+                line[at] = '*';
+            }
             _ => {}
         }
     }
@@ -315,6 +320,7 @@ mod tests {
         check("  password: x y", "  password: * *");
         check("{ name: a, sha256: abc, level: b }", "{ name: a, sha256: ***, level: b }");
         check("'API_KEY' : abc", "'API_KEY' : ***");
+        check(r#"{"token": "a,b}\"c", "x": 1}"#, r#"{"token": *********, "x": 1}"#);
         check("secret_paths: [/a]", "secret_paths: [/a]");
         check("url: https://u:p/@x@host/path", "url: https://u:****@host/path");
         check("url: https://token@host/path", "url: https://*****@host/path");

@@ -110,28 +110,28 @@ impl Upstreams {
     }
 }
 
-fn told(error: StoreError) -> MemoryError {
-    MemoryError(Chain(&error).to_string())
+fn told(error: &StoreError) -> MemoryError {
+    MemoryError(Chain(error).to_string())
 }
 
 impl Memory for Upstreams {
     fn pins<'a>(&'a self, server: &'a ServerName) -> BoxFuture<'a, Result<Vec<Pin>, MemoryError>> {
-        async move { self.read_pins(server.as_str()).await.map_err(told) }.boxed()
+        async move { self.read_pins(server.as_str()).await.map_err(|error| told(&error)) }.boxed()
     }
 
     fn allow<'a>(&'a self, server: &'a ServerName, pins: Vec<Pin>) -> BoxFuture<'a, Result<(), MemoryError>> {
-        async move { self.keep_pins(server.as_str(), &pins).await.map_err(told) }.boxed()
+        async move { self.keep_pins(server.as_str(), &pins).await.map_err(|error| told(&error)) }.boxed()
     }
 
     fn forget<'a>(&'a self, server: &'a ServerName) -> BoxFuture<'a, Result<(), MemoryError>> {
-        async move { self.drop_server(server.as_str()).await.map_err(told) }.boxed()
+        async move { self.drop_server(server.as_str()).await.map_err(|error| told(&error)) }.boxed()
     }
 
     fn era<'a>(&'a self, server: &'a ServerName) -> BoxFuture<'a, Result<Option<Era>, MemoryError>> {
-        async move { self.read_era(server.as_str()).await.map_err(told) }.boxed()
+        async move { self.read_era(server.as_str()).await.map_err(|error| told(&error)) }.boxed()
     }
 
     fn remember_era<'a>(&'a self, server: &'a ServerName, era: Era) -> BoxFuture<'a, Result<(), MemoryError>> {
-        async move { self.keep_era(server.as_str(), era).await.map_err(told) }.boxed()
+        async move { self.keep_era(server.as_str(), era).await.map_err(|error| told(&error)) }.boxed()
     }
 }

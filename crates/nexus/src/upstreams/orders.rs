@@ -144,6 +144,7 @@ impl Upstreams {
         if let Ok(Err(unavailable)) = timeout(PATIENCE, upstream.ready()).await {
             bail!(unavailable);
         }
+        upstream.is_offered().await;
         Ok(McpAnswer::Told(serde_json::to_value(upstream.status())?))
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::future::{OptionFuture, join_all};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep, sleep_until};
-use tracing::{info, warn};
+use tracing::{debug, warn};
 
 use nexus_core::clock;
 
@@ -161,7 +161,7 @@ impl Keeper {
 
     fn connected(&self, fault: Option<String>) {
         let name = &self.inner.config.name;
-        info!(upstream = %name, "`{name}` is connected");
+        debug!(upstream = %name, "`{name}` is connected");
         if let Some(fault) = fault {
             warn!(upstream = %name, "`{name}`: {fault}");
         }
@@ -190,7 +190,7 @@ impl Keeper {
         let since = Instant::now();
         let why = told(&self.attend(client, fault).await);
         let name = self.inner.config.name.clone();
-        warn!(upstream = %name, "`{name}` is lost: {why}");
+        debug!(upstream = %name, "`{name}` is lost: {why}");
         self.inner.log.note(format_args!("lost: {why}"));
         self.inner.current.write().take();
         let wait = self.backoff.lost(since.elapsed());

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::value::RawValue;
 use tokio::time::timeout;
-use tracing::warn;
+use tracing::debug;
 
 use super::Inner;
 use super::establish::{Trouble, told};
@@ -46,7 +46,7 @@ pub async fn learn(inner: &Arc<Inner>, client: &Client) -> Result<Option<String>
         .map(|tool| super::tool::shown(&tool.original))
         .collect();
     if !held.is_empty() {
-        warn!(upstream = %name, "`{name}` has {} new or changed tools that wait to be allowed: {}", held.len(), told(&held.join(", ")));
+        debug!(upstream = %name, "`{name}` has {} new or changed tools that wait to be allowed: {}", held.len(), told(&held.join(", ")));
         inner.parts.witness.happened(name, Happened::Held { tools: held });
     }
     publish(inner, offer);

@@ -127,6 +127,16 @@ impl OfferedTool {
     }
 }
 
+/// Its name, also where the rest is too much or too deep to be read.
+fn name_in(raw: &str) -> String {
+    #[derive(serde::Deserialize)]
+    struct Named<'a> {
+        #[serde(borrow)]
+        name: std::borrow::Cow<'a, str>,
+    }
+    serde_json::from_str(raw).map_or_else(|_| "(without a name)".into(), |named: Named<'_>| shown(&named.name))
+}
+
 /// A tool that was read and found in order, before it has a name here.
 #[derive(Debug)]
 pub(crate) struct Listed {
@@ -142,13 +152,13 @@ pub(crate) struct Listed {
 impl Listed {
     /// Reads one item of `tools/list`.
     pub fn read(raw: &str) -> Result<Self, SetAside> {
-        let nameless = |why: &str| SetAside { tool: "(without a name)".into(), why: why.into() };
+        let aside = |why: &str| SetAside { tool: name_in(raw), why: why.into() };
         if raw.len() > LARGEST_DEFINITION {
-            return Err(nameless(&format!("its definition has more than {LARGEST_DEFINITION} bytes")));
+            return Err(aside(&format!("its definition has more than {LARGEST_DEFINITION} bytes")));
         }
         // By way of a tree: what is said twice counts once, for everybody the same.
-        let value: Value = serde_json::from_str(raw).map_err(|_| nameless("its definition cannot be read"))?;
-        let name = value.get("name").and_then(Value::as_str).ok_or_else(|| nameless("it has no name"))?.to_owned();
+        let value: Value = serde_json::from_str(raw).map_err(|_| aside("its definition cannot be read"))?;
+        let name = value.get("name").and_then(Value::as_str).ok_or_else(|| aside("it has no name"))?.to_owned();
         Self::of(name.clone(), &value).map_err(|why| SetAside { tool: shown(&name), why })
     }
 
@@ -275,7 +285,7 @@ mod tests {
         check(&json!({ "name": "t", "inputSchema": { "type": "string" } }), "t", "not of type `object`");
         check(&json!({ "name": "t", "inputSchema": { "type": "object", "properties": 1 } }), "t", "input schema");
         check(&json!({ "name": "t", "inputSchema": schema, "outputSchema": { "type": 1 } }), "t", "output schema");
-        check(&json!({ "name": "t", "inputSchema": schema, "x": "y".repeat(LARGEST_DEFINITION) }), "(w", "bytes");
+        check(&json!({ "name": "t", "inputSchema": schema, "x": "y".repeat(LARGEST_DEFINITION) }), "t", "bytes");
 
         #[track_caller]
         fn check(definition: &Value, tool: &str, why: &str) {

@@ -1,5 +1,7 @@
 //! The far server, the hub in front of it, and a client of either era.
 
+#![allow(clippy::needless_pass_by_value, reason = "`json!(…)` is read more easily without a `&` before it")]
+
 use std::sync::Arc;
 use std::time::Duration;
 

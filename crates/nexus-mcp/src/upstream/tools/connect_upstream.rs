@@ -78,7 +78,9 @@ impl Tool<Registry> for ConnectUpstream {
             }
         };
         // How it went is told by its state: a server that is not there yet is tried again.
-        let _ = upstream.ready().await;
+        if upstream.ready().await.is_ok() {
+            upstream.is_offered().await;
+        }
         let (state, offer) = (upstream.state(), upstream.offer());
         Ok(Connected {
             name: self.name,

@@ -65,6 +65,8 @@ pub struct Session {
     changes: Arc<Changes>,
     interrupt: Signal,
     last: Option<Value>,
+    /// The last command failed: what is known of the hub may no longer be so.
+    may_differ: bool,
 }
 
 /// Hears that the tools of the hub are no longer what they were.
@@ -85,7 +87,8 @@ impl Session {
         let client = reach.connect(manner.asks, &tasks, Some(changes.clone())).await?;
         let interrupt = signal(SignalKind::interrupt()).context("listening for Ctrl-C")?;
         let (known, keyboard) = (Shared::default(), Keyboard::new());
-        let session = Self { reach, client, tasks, known, keyboard, manner, changes, interrupt, last: None };
+        let session =
+            Self { reach, client, tasks, known, keyboard, manner, changes, interrupt, last: None, may_differ: false };
         session.learn().await?;
         if session.manner.asks == Asks::Somebody {
             session.learn_servers().await;
@@ -113,6 +116,16 @@ impl Session {
 
     pub async fn run(&mut self, command: Command) -> Result<Outcome> {
         self.reconnect_if_lost().await?;
+        // The hub may be another by now than the one that did not answer.
+        if std::mem::take(&mut self.may_differ) && command != Command::Quit {
+            self.learn().await.inspect_err(|_| self.may_differ = true)?;
+        }
+        let outcome = self.obey(command).await;
+        self.may_differ = outcome.is_err();
+        outcome
+    }
+
+    async fn obey(&mut self, command: Command) -> Result<Outcome> {
         match command {
             Command::Tools { tool } => self.tools(tool.as_deref()).await,
             Command::Call { tool, arguments } => self.call_and_show(&tool, arguments).await,

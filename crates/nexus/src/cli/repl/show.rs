@@ -200,30 +200,30 @@ mod tests {
 
     #[test]
     fn every_kind_of_content_has_a_form() {
-        check(json!({ "content": [{ "type": "text", "text": "hello" }] }), &["hello"]);
-        check(json!({ "content": [{ "type": "text", "text": "{\"a\":1}" }] }), &["{\n  \"a\": 1\n}"]);
-        check(json!({ "content": [{ "type": "text", "text": "{not json" }] }), &["{not json"]);
-        check(json!({ "content": [{ "type": "text", "text": "\u{1b}[2Jhi\u{202e}" }] }), &["hi"]);
+        check(&json!({ "content": [{ "type": "text", "text": "hello" }] }), &["hello"]);
+        check(&json!({ "content": [{ "type": "text", "text": "{\"a\":1}" }] }), &["{\n  \"a\": 1\n}"]);
+        check(&json!({ "content": [{ "type": "text", "text": "{not json" }] }), &["{not json"]);
+        check(&json!({ "content": [{ "type": "text", "text": "\u{1b}[2Jhi\u{202e}" }] }), &["hi"]);
         check(
-            json!({ "content": [{ "type": "text", "text": " " }], "structuredContent": { "a": 1 } }),
+            &json!({ "content": [{ "type": "text", "text": " " }], "structuredContent": { "a": 1 } }),
             &["{\n  \"a\": 1\n}"],
         );
-        check(json!({ "content": [{ "type": "text", "text": "seen" }], "structuredContent": { "a": 1 } }), &["seen"]);
+        check(&json!({ "content": [{ "type": "text", "text": "seen" }], "structuredContent": { "a": 1 } }), &["seen"]);
         check(
-            json!({ "content": [{ "type": "resource_link", "uri": "file:///a\nb", "name": "A" }] }),
+            &json!({ "content": [{ "type": "resource_link", "uri": "file:///a\nb", "name": "A" }] }),
             &["→ file:///a b (A)"],
         );
         check(
-            json!({ "content": [{ "type": "resource", "resource": { "uri": "test://x", "text": "inside" } }] }),
+            &json!({ "content": [{ "type": "resource", "resource": { "uri": "test://x", "text": "inside" } }] }),
             &["test://x:\ninside"],
         );
-        check(json!({ "content": [{ "type": "novel" }] }), &["{\n  \"type\": \"novel\"\n}"]);
-        check(json!({}), &[]);
+        check(&json!({ "content": [{ "type": "novel" }] }), &["{\n  \"type\": \"novel\"\n}"]);
+        check(&json!({}), &[]);
 
         #[track_caller]
-        fn check(result: Value, expected: &[&str]) {
+        fn check(result: &Value, expected: &[&str]) {
             let expected: Vec<Piece> = expected.iter().map(|text| Piece::Text((*text).to_owned())).collect();
-            assert_eq!(pieces(&result, PLAIN), expected, "{result}");
+            assert_eq!(pieces(result, PLAIN), expected, "{result}");
         }
     }
 

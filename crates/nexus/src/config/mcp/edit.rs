@@ -65,6 +65,7 @@ fn find<'a>(root: &'a Node, name: &str) -> Option<(&'a Node, &'a Entry)> {
     servers.filter_map(|servers| Some((servers, servers.entry(name)?))).next()
 }
 
+#[derive(Clone, Copy)]
 enum Expect {
     There,
     Gone,

@@ -20,6 +20,9 @@ async fn two_hundred_connects_and_kills_leave_no_process_no_descriptor_and_no_me
         "g": lazy(hostile(&format!("grandchildren {}", pids.named("pids")))),
     });
     let mut hub = setup.upstreams(&servers).await;
+    for name in ["t", "h", "g"] {
+        hub.upstream_reaches(name, |now| now["tools"].as_u64() > Some(0)).await;
+    }
     let client = hub.legacy_robot().await;
     let mut was = None;
     for round in 0..ROUNDS {

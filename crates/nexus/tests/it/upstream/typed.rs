@@ -29,6 +29,7 @@ async fn servers_are_connected_called_and_let_go_by_a_script() {
             "/call mcp_t_add a=2 b=3",
             "/call mcp_t_echo {\"message\": \"grüße\"}",
             "/mcp logs h",
+            "/approve",
             "/mcp disconnect t",
             "/audit",
             "/help",
@@ -44,7 +45,6 @@ async fn servers_are_connected_called_and_let_go_by_a_script() {
 
 #[tokio::test]
 async fn the_first_failure_ends_the_script_with_a_failure() {
-    let hub = hub().await;
     let cases: &[&[&str]] = &[
         &["/call no_such_tool", "/call mcp_t_echo message=unreached"],
         &["/nonsense", "/call mcp_t_echo message=unreached"],
@@ -55,6 +55,8 @@ async fn the_first_failure_ends_the_script_with_a_failure() {
         &["/mcp connect t --per-tool", "/call mcp_t_add a=2 b=3", "/call mcp_t_echo message=unreached"],
     ];
     for lines in cases {
+        // What one run is allowed is its key's for a while, whoever comes with it.
+        let hub = hub().await;
         let ran = typed(&hub, lines).await;
         assert!(!matches!(ran.code, Some(0) | None), "{lines:?}: {ran:?}");
         assert!(!ran.stdout.contains("unreached"), "{lines:?}: {ran:?}");
@@ -68,7 +70,8 @@ async fn it_works_against_a_hub_elsewhere_by_url_and_key() {
     let (url, key) = (format!("http://{}/mcp", hub.address), secret("robot"));
     let ran =
         Program::new(&["repl", "--url", &url, "--key", &key]).env("HOME", hub.path("elsewhere").to_str().unwrap());
-    let out = ran.run_with("/mcp connect lazy --private\n/call mcp_lazy_add a=2 b=3\n").await.ok();
+    let out =
+        ran.run_with("/mcp disconnect lazy\n/mcp connect lazy --private\n/call mcp_lazy_add a=2 b=3\n").await.ok();
     assert!(out.contains('5'), "{out}");
     let wrong = Program::new(&["repl", "--url", &url, "--key", &secret("nobody")]).run_with("/tools\n").await;
     assert!(!matches!(wrong.code, Some(0) | None), "{wrong:?}");

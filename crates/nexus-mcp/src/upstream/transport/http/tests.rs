@@ -212,8 +212,8 @@ async fn an_answer_that_is_too_large_fails_its_request() {
     let large = format!("{{\"jsonrpc\":\"2.0\",\"id\":5,\"result\":\"{}\"}}", "x".repeat(LONGEST));
     let event = format!("data: {large}\n\n");
     let said = format!("failed 5: a message is larger than {LONGEST} bytes");
-    assert_eq!(open(move |_| json(&large)).await.ask(5, "tools/call", 1).await, [said.clone()]);
-    assert_eq!(open(move |_| stream(&event)).await.ask(5, "tools/call", 1).await, [said]);
+    assert_eq!(open(move |_| json(&large)).await.ask(5, "tools/call", 1).await[0], said);
+    assert_eq!(open(move |_| stream(&event)).await.ask(5, "tools/call", 1).await[0], said);
 }
 
 const LONGEST: usize = crate::upstream::transport::stdio::LONGEST_MESSAGE;

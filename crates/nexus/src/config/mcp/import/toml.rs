@@ -185,14 +185,21 @@ impl Reader<'_> {
         self.at += 1;
         let c = self.peek().ok_or_else(|| self.wrong("the file breaks off here"))?;
         self.at += c.len_utf8();
+        let plain = match c {
+            'b' => Some('\u{8}'),
+            't' => Some('\t'),
+            'n' => Some('\n'),
+            'f' => Some('\u{c}'),
+            'r' => Some('\r'),
+            'e' => Some('\u{1b}'),
+            '"' | '\\' => Some(c),
+            _ => None,
+        };
+        if let Some(plain) = plain {
+            out.push(plain);
+            return Ok(());
+        }
         let digits = match c {
-            'b' => return Ok(out.push('\u{8}')),
-            't' => return Ok(out.push('\t')),
-            'n' => return Ok(out.push('\n')),
-            'f' => return Ok(out.push('\u{c}')),
-            'r' => return Ok(out.push('\r')),
-            'e' => return Ok(out.push('\u{1b}')),
-            '"' | '\\' => return Ok(out.push(c)),
             'x' => 2,
             'u' => 4,
             'U' => 8,
