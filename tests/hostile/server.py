@@ -132,7 +132,7 @@ class Garbage(Server):
     """things that are no messages around every answer"""
 
     NOISE = [b"", b"npm warn deprecated left-pad@1.0.0\n", b"\n", b"   \n", b"\xff\xfe\x00\n", b"{\n", b"[]\n", b"null\n", b"42\n", b"{}\n",
-             b'[{"jsonrpc":"2.0","id":1}]\n', b'{"jsonrpc":"2.0"}\n', b"[" * 100_000 + b"\n", b'{"id":' * 10_000 + b"\n", b"\r\n",
+             b'[{"jsonrpc":"2.0","id":99999}]\n', b'{"jsonrpc":"2.0"}\n', b"[" * 100_000 + b"\n", b'{"id":' * 10_000 + b"\n", b"\r\n",
              b'{"jsonrpc":"1.0","method":7}\n', b'{"jsonrpc":"2.0","method":"notifications/progress","params":[]}\n',
              b'{"jsonrpc":"2.0","id":null,"error":"no"}\n', b'{"jsonrpc":"2.0","id":99999999999999999999999,"result":{}}\n']
 

@@ -309,6 +309,14 @@ impl Approvals {
         self.desk.lock().put(facts, clock::monotonic_ms())
     }
 
+    /// Puts a server's denial on the desk, where the operator can lift it, and nobody else.
+    pub(crate) fn put_denied(&self, facts: Facts) -> Code {
+        let mut desk = self.desk.lock();
+        let code = desk.put(facts, clock::monotonic_ms());
+        desk.stand(&code, Standing::Denied);
+        code
+    }
+
     /// A ticket for a question that is on the desk.
     pub(crate) fn ticket(&self, code: &Code, bound: [u8; 32]) -> Ticket {
         let ends_ms = clock::monotonic_ms() + millis(TICKET_LIFE);

@@ -251,6 +251,9 @@ const MOST_ONCE: usize = 32;
 /// Calls a session may hold a no for. Only the operator makes more of them.
 const MOST_DENIED: usize = 1024;
 
+/// Servers a session may have said something of.
+const MOST_CONSENTS: usize = 1024;
+
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Writes {
     #[default]
@@ -288,6 +291,12 @@ impl Grants {
     }
 
     pub fn set_consent(&mut self, server: &ServerName, consent: Consent) {
+        if self.consents.len() >= MOST_CONSENTS && !self.consents.contains_key(server) {
+            // A yes gives way first: it can be asked for again.
+            let yes = self.consents.iter().find(|(_, consent)| **consent != Consent::Denied);
+            let goes = yes.or(self.consents.first_key_value()).map(|(server, _)| server.clone());
+            goes.map(|goes| self.consents.remove(&goes));
+        }
         self.consents.insert(server.clone(), consent);
     }
 

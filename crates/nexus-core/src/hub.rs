@@ -27,7 +27,7 @@ use crate::audit::Sink;
 use crate::call::{Call, CallCx, CallKey, Said};
 use crate::catalogue::{Catalogue, Found};
 use crate::error::ToolError;
-use crate::gate::{Answer, Asker, By, Decision, Gate, Permit, Why};
+use crate::gate::{About, Answer, Asker, By, Decision, Gate, Permit, Why};
 use crate::principal::{Patterns, Principal};
 use crate::provider::{Intent, Origin, Own, Provider};
 use crate::reply::Reply;
@@ -73,7 +73,7 @@ impl Rules {
             approved: !about_the_gate && principal.approved.matches(tool),
             always_ask: intent.always_asks() || (!about_the_gate && self.policy.always_ask.matches(tool)),
             denied: grants.denies(call),
-            connects: intent.server().is_some(),
+            connects: intent.server().is_some() && !intent.wants_all(),
             grants: &grants,
         };
         self.gate.decide(&asker, origin, intent.access())
@@ -191,6 +191,13 @@ impl Hub {
             return Ok(Outcome::Done(record.failed(error)));
         }
         Ok(match (decision, heard) {
+            (Decision::Refuse(Why::ServerDenied), _) => {
+                let code = record.server().map(|server| {
+                    let about = About::Connect(server);
+                    self.approvals.put_denied(record.facts(about, &*intent))
+                });
+                Outcome::Done(record.refused(Why::ServerDenied, code.as_ref()))
+            }
             (Decision::Refuse(why), _) => Outcome::Done(record.refused(why, None)),
             (Decision::Ask(question), Some(Heard { answer: Err(Why::Denied), .. })) => {
                 Outcome::Done(Pending::new(question, intent, cx, record, self).refuse(Why::Denied))
@@ -245,6 +252,9 @@ struct Heard {
     code: Code,
 }
 
+/// Why a call was cut off that nobody cancelled.
+const HUB_ENDED: &str = "the hub ended";
+
 /// How long a cancelled write may take to end by itself: a command gets SIGTERM before SIGKILL.
 const GRACE: Duration = Duration::from_secs(3);
 
@@ -281,7 +291,7 @@ async fn run(
         // A write that has begun is told, and may still end in order; a read is dropped where it is.
         () = cancelled.cancelled() => timeout(grace, running).await.ok(),
         () = ending.cancelled() => {
-            record.detail = Some("the hub ended".to_owned());
+            record.detail = Some(HUB_ENDED.to_owned());
             None
         }
     };

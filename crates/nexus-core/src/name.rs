@@ -71,22 +71,33 @@ impl fmt::Display for NodeName {
 }
 
 /// The name of an upstream MCP server, as its entry in `mcp.json` says.
+///
+/// Where it matters which entry was meant, an edition tells one from another of the same name: what a human has said of
+/// a server does not hold for what stands in its place later.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ServerName(Arc<str>);
+pub struct ServerName {
+    name: Arc<str>,
+    edition: u64,
+}
 
 impl ServerName {
     pub fn new(name: &str) -> Self {
-        Self(name.into())
+        Self { name: name.into(), edition: 0 }
+    }
+
+    #[must_use]
+    pub fn of_edition(&self, edition: u64) -> Self {
+        Self { name: self.name.clone(), edition }
     }
 
     pub fn as_str(&self) -> &str {
-        &self.0
+        &self.name
     }
 }
 
 impl fmt::Display for ServerName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.name)
     }
 }
 

@@ -104,6 +104,11 @@ pub trait Intent: Send {
         None
     }
 
+    /// Whether a human is to be asked for all tools of that server, also where each call was to be confirmed.
+    fn wants_all(&self) -> bool {
+        false
+    }
+
     /// What a human should know of the server before they let it be used at all: where it comes from, what it has.
     fn introduction(&self) -> Option<String> {
         None

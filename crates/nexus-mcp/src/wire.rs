@@ -279,15 +279,36 @@ impl RpcError {
     }
 }
 
-/// A response as JSON text.
-pub fn response(id: &RequestId, answer: &Result<String, RpcError>) -> String {
-    match answer {
+/// Bytes from which on a text is changed in its place: a copy of megabytes would stand beside it.
+const LARGE: usize = 64 * 1024;
+
+/// JSON on one line. Between its tokens others may have put line ends, and on a stream of lines what comes after one
+/// would be a message of its own.
+pub fn on_one_line(json: String) -> String {
+    let bytes = json.as_bytes();
+    if !bytes.contains(&b'\n') && !bytes.contains(&b'\r') {
+        return json;
+    }
+    // Within a string they are written as escapes.
+    let mut bytes = json.into_bytes();
+    bytes.iter_mut().filter(|byte| matches!(byte, b'\n' | b'\r')).for_each(|byte| *byte = b' ');
+    String::from_utf8(bytes).unwrap_or_default()
+}
+
+/// A response as JSON text, on one line.
+pub fn response(id: &RequestId, answer: Result<String, RpcError>) -> String {
+    match answer.map(on_one_line) {
+        Ok(mut result) if result.len() > LARGE => {
+            result.insert_str(0, &format!(r#"{{"jsonrpc":"2.0","id":{},"result":"#, id.as_json()));
+            result.push('}');
+            result
+        }
         Ok(result) => {
             let mut out = String::with_capacity(result.len() + id.as_json().len() + 40);
             let _ = write!(out, r#"{{"jsonrpc":"2.0","id":{},"result":{result}}}"#, id.as_json());
             out
         }
-        Err(error) => error_response(Some(id), error),
+        Err(error) => error_response(Some(id), &error),
     }
 }
 
@@ -364,6 +385,17 @@ mod tests {
         fn check(json: &str, expected: &str) {
             assert_eq!(kind(json), expected, "{json}");
         }
+    }
+
+    #[test]
+    fn a_result_cannot_hold_a_line_that_passes_for_a_message() {
+        let forged = "{\"a\":\n{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"x\"}\r\n,\"b\":\"c\\nd\"}".to_owned();
+        let text = response(&RequestId::number(1), Ok(forged));
+        assert!(!text.contains(['\n', '\r']), "{text}");
+        let tree: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(tree["result"]["b"], "c\nd");
+        let large = response(&RequestId::number(1), Ok(format!("{{\"a\":\n\"{}\"}}", "x".repeat(2 * LARGE))));
+        assert!(!large.contains('\n') && serde_json::from_str::<Value>(&large).is_ok());
     }
 
     #[test]

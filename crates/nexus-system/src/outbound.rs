@@ -16,7 +16,7 @@ use thiserror::Error;
 use nexus_core::audit::{Event, Row, Sink};
 
 pub use address::{Named, Reach, Refused};
-pub use stream::{Calling, Incoming, Outlet, Recorded};
+pub use stream::{Calling, Incoming, Outlet, Recorded, Redirects};
 
 /// How many connections wait for the next request, and how long: a burst of requests shares them.
 const SPARE_CONNECTIONS: usize = 2;
@@ -39,6 +39,9 @@ pub enum OutboundError {
     Forbidden { url: SafeUrl, reason: String },
     #[error("the answer of {url} is larger than {limit} bytes")]
     TooLarge { url: SafeUrl, limit: usize },
+    /// It was sent to `url`, which may have done what was asked before it led on.
+    #[error("{url} leads elsewhere: {source}")]
+    Led { url: SafeUrl, source: Box<OutboundError> },
 }
 
 impl OutboundError {
@@ -50,6 +53,7 @@ impl OutboundError {
             OutboundError::Unreachable { source, .. } | OutboundError::Broken { source, .. } => root(source),
             OutboundError::Forbidden { reason, .. } => reason.clone(),
             OutboundError::TooLarge { limit, .. } => format!("its answer is larger than {limit} bytes"),
+            OutboundError::Led { source, .. } => format!("it leads elsewhere: {source}"),
         }
     }
 }

@@ -12,6 +12,13 @@ CREATE TABLE upstream_tool (
     PRIMARY KEY (home, server, tool)
 );
 
+-- Servers whose tools have been listed once, be it none. What they list later than that is not taken as it comes.
+CREATE TABLE upstream_met (
+    home   TEXT NOT NULL,
+    server TEXT NOT NULL,
+    PRIMARY KEY (home, server)
+);
+
 -- Which protocol a server was found to speak.
 CREATE TABLE upstream_era (
     home   TEXT NOT NULL,

@@ -7,7 +7,7 @@ pub mod loki;
 pub mod notes;
 pub mod upkeep;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::error;
 use uuid::Uuid;
 
-use nexus_core::audit::{NotRecorded, Row, Sink};
+use nexus_core::audit::{Event, NotRecorded, Row, Sink};
 use nexus_core::tasks::panic_text;
 
 use self::notes::Notes;
@@ -67,6 +67,8 @@ pub struct Journal {
 #[derive(Default)]
 struct Queue {
     rows: Vec<Queued>,
+    /// Calls of other servers whose beginning is still here, and where.
+    begun: HashMap<Uuid, usize>,
     bytes: usize,
     /// Rows that somebody waits for.
     awaited: usize,
@@ -96,6 +98,26 @@ struct Queued {
     row: Row,
     /// Who waits until it is safe. Told with its batch, whatever comes behind it.
     waiting: Option<Waiting>,
+    /// There is a note of it.
+    noted: bool,
+}
+
+impl Queued {
+    fn split(self) -> (Row, Rest) {
+        (self.row, Rest { waiting: self.waiting, noted: self.noted })
+    }
+}
+
+/// What stands beside a row that is being written.
+struct Rest {
+    waiting: Option<Waiting>,
+    noted: bool,
+}
+
+impl Rest {
+    fn with(self, row: Row) -> Queued {
+        Queued { row, waiting: self.waiting, noted: self.noted }
+    }
 }
 
 /// Rows that are written together with the marks they vouch for.
@@ -143,10 +165,10 @@ impl Journal {
         let _ = self.notes.set(notes);
     }
 
-    /// The store has these rows, or will never have them.
-    fn done_with(&self, rows: &[Row]) {
-        if let Some(notes) = self.notes.get() {
-            notes.written(rows);
+    /// The store has so many rows of which there are notes, or will never have them.
+    fn done_with(&self, notes: usize) {
+        if let Some(kept) = self.notes.get() {
+            kept.written(notes);
         }
     }
 
@@ -262,8 +284,8 @@ impl Journal {
     /// One commit. True: there may be more to write.
     async fn write_batch(&self, pen: &mut Pen<'_>) -> bool {
         self.muster(pen.told).await;
-        let (rows, waiting) = self.take_batch();
-        pen.told = waiting.iter().flatten().count();
+        let (rows, beside) = self.take_batch();
+        pen.told = beside.iter().filter(|beside| beside.waiting.is_some()).count();
         if rows.is_empty() {
             return false;
         }
@@ -280,17 +302,17 @@ impl Journal {
                 let mut queue = self.queue.lock();
                 (queue.failing, queue.in_hand) = (false, 0);
                 drop(queue);
-                tell(waiting.into_iter().flatten(), &Ok(()));
-                self.done_with(&rows);
+                self.done_with(beside.iter().filter(|beside| beside.noted).count());
+                tell(beside.into_iter().filter_map(|beside| beside.waiting), &Ok(()));
                 self.shipping.notify_one();
             }
             Ok(Appended::Earlier(written)) => {
                 self.rows.fetch_add(written.len() as u64, Ordering::Relaxed);
-                self.put_back_but(rows, waiting, &written.into_iter().collect());
+                self.put_back_but(rows, beside, &written.into_iter().collect());
             }
             Err(reason) => {
                 error!(audit.rows = rows.len(), "the store did not take {} audit rows: {reason}", rows.len());
-                let refused = self.put_back(rows, waiting);
+                let refused = self.put_back(rows, beside);
                 tell(refused.into_iter(), &Err(NotRecorded(reason)));
             }
         }
@@ -350,23 +372,25 @@ impl Journal {
         written.await.unwrap_or_else(|_| Err(NotRecorded("the hub is ending".to_owned())))
     }
 
-    fn take_batch(&self) -> (Vec<Row>, Vec<Option<Waiting>>) {
+    fn take_batch(&self) -> (Vec<Row>, Vec<Rest>) {
         let mut queue = self.queue.lock();
+        queue.begun.clear();
         let count = queue.rows.len().min(BATCH);
         let later = queue.rows.split_off(count);
         let now = std::mem::replace(&mut queue.rows, later);
         queue.bytes = queue.rows.iter().map(|queued| queued.row.size()).sum();
         queue.awaited = queue.rows.iter().filter(|queued| queued.waiting.is_some()).count();
         queue.in_hand = count;
-        now.into_iter().map(|queued| (queued.row, queued.waiting)).unzip()
+        now.into_iter().map(Queued::split).unzip()
     }
 
     /// Keeps what was refused for a later try; but whoever waits, for any row, is told now, and as their
     /// writes will not run, those rows are not kept.
-    fn put_back(&self, rows: Vec<Row>, waiting: Vec<Option<Waiting>>) -> Vec<Waiting> {
+    fn put_back(&self, rows: Vec<Row>, beside: Vec<Rest>) -> Vec<Waiting> {
         let mut queue = self.queue.lock();
+        queue.begun.clear();
         let behind = std::mem::take(&mut queue.rows);
-        let first = rows.into_iter().zip(waiting).map(|(row, waiting)| Queued { row, waiting });
+        let first = rows.into_iter().zip(beside).map(|(row, beside)| beside.with(row));
         let mut refused = Vec::new();
         for queued in first.chain(behind) {
             match queued.waiting {
@@ -375,8 +399,7 @@ impl Journal {
             }
         }
         let over = queue.rows.len().saturating_sub(MOST_UNWRITTEN);
-        let dropped: Vec<Row> = queue.rows.drain(..over).map(|queued| queued.row).collect();
-        self.done_with(&dropped);
+        self.done_with(queue.rows.drain(..over).filter(|dropped| dropped.noted).count());
         self.lost.fetch_add(over as u64, Ordering::Relaxed);
         queue.bytes = queue.rows.iter().map(|queued| queued.row.size()).sum();
         (queue.failing, queue.awaited, queue.in_hand) = (true, 0, 0);
@@ -384,19 +407,23 @@ impl Journal {
     }
 
     /// Puts rows back in front, but for those that are written already.
-    fn put_back_but(&self, rows: Vec<Row>, waiting: Vec<Option<Waiting>>, written: &HashSet<Uuid>) {
+    fn put_back_but(&self, rows: Vec<Row>, beside: Vec<Rest>, written: &HashSet<Uuid>) {
         let mut queue = self.queue.lock();
+        queue.begun.clear();
         let behind = std::mem::take(&mut queue.rows);
-        let first = rows.into_iter().zip(waiting).map(|(row, waiting)| Queued { row, waiting });
+        let first = rows.into_iter().zip(beside).map(|(row, beside)| beside.with(row));
         let (done, left): (Vec<_>, Vec<_>) = first.chain(behind).partition(|queued| written.contains(&queued.row.id));
-        self.done_with(&done.into_iter().map(|queued| queued.row).collect::<Vec<_>>());
+        self.done_with(done.iter().filter(|done| done.noted).count());
         queue.rows = left;
         queue.bytes = queue.rows.iter().map(|queued| queued.row.size()).sum();
         queue.awaited = queue.rows.iter().filter(|queued| queued.waiting.is_some()).count();
         (queue.failing, queue.in_hand) = (false, 0);
     }
 
-    fn push(&self, row: Row, waiting: Option<Waiting>) {
+    /// Puts a row into the queue. The end of a noted call takes the place of its beginning, where the store has not even
+    /// seen that: then one row says it all.
+    fn push(&self, row: Row, waiting: Option<Waiting>, noted: bool) {
+        let call = row.call.as_ref().map(|call| call.id);
         let wake = {
             let mut queue = self.queue.lock();
             if queue.closed {
@@ -406,7 +433,19 @@ impl Journal {
             let hurry = waiting.is_some();
             queue.awaited += usize::from(hurry);
             queue.bytes += row.size();
-            queue.rows.push(Queued { row, waiting });
+            if row.event == Event::Call
+                && !queue.begun.is_empty()
+                && let Some(place) = call.and_then(|call| queue.begun.remove(&call))
+            {
+                queue.bytes -= queue.rows[place].row.size();
+                queue.rows[place].row = row;
+                return;
+            }
+            if let (true, Some(call)) = (noted, call) {
+                let place = queue.rows.len();
+                queue.begun.insert(call, place);
+            }
+            queue.rows.push(Queued { row, waiting, noted });
             hurry || queue.rows.len() == 1 || queue.rows.len() == BATCH
         };
         if wake {
@@ -435,12 +474,12 @@ fn tell(waiting: impl Iterator<Item = Waiting>, said: &Result<(), NotRecorded>) 
 
 impl Sink for Journal {
     fn post(&self, row: Row) {
-        self.push(row, None);
+        self.push(row, None, false);
     }
 
     fn durable(&self, row: Row) -> BoxFuture<'_, Result<(), NotRecorded>> {
         let (done, written) = oneshot::channel();
-        self.push(row, Some(done));
+        self.push(row, Some(done), false);
         written.map(|said| said.unwrap_or_else(|_| Err(NotRecorded("the hub is ending".to_owned())))).boxed()
     }
 
@@ -451,7 +490,7 @@ impl Sink for Journal {
         if let Some(notes) = self.notes.get() {
             notes.take(&row).map_err(|error| NotRecorded(format!("no note of it could be taken: {error}")))?;
         }
-        self.push(row, None);
+        self.push(row, None, true);
         Ok(())
     }
 

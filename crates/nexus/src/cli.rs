@@ -27,11 +27,13 @@ mod hub;
 mod key;
 mod mcp;
 mod person;
+mod record;
 mod repl;
 mod serve;
 mod stdio;
 mod test_server;
 mod tools;
+mod waiting;
 
 /// The one MCP endpoint of a homelab.
 ///
@@ -124,7 +126,7 @@ impl Cli {
         match self.command.unwrap_or(Command::Serve(serve::Serve::default())) {
             Command::Serve(serve) => block_on(serve.run(load()?, &env)),
             Command::Stdio => block_on(stdio::run(load()?, &env)),
-            Command::Check(check) => check.run(&load()?),
+            Command::Check(check) => check.run(&load()?, &env),
             Command::Tools(tools) => block_on(tools.run(load()?)),
             Command::Call(call) => block_on(call.run(load()?)),
             Command::Pending(pending) => block_on(pending.run(load()?)),

@@ -152,7 +152,7 @@ pub async fn assemble(loaded: &Loaded, env: &Env, rig: Rig) -> Result<Assembly> 
 
 impl Assembly {
     /// Starts what only the holder of the data folder does.
-    pub fn start_background(&self, loaded: &Loaded) {
+    pub async fn start_background(&self, loaded: &Loaded) {
         let audit = &loaded.config.audit;
         let upkeep = Upkeep {
             data: loaded.data.clone(),
@@ -177,7 +177,7 @@ impl Assembly {
             }
         });
         self.ship(&loaded.config);
-        self.upstreams.start(Role::Holder, &self.hub.catalogue, &self.tasks);
+        self.upstreams.start(Role::Holder, &self.hub.catalogue, &self.tasks).await;
     }
 
     /// Where sessions are recorded; upstream servers hear from it when one ends.

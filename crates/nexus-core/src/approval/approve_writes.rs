@@ -86,7 +86,12 @@ impl Tool<Approvals> for ApproveWrites {
                 Scope::Each => "it has a question of its own, as has every call of that server",
             };
             let next = format!("Call `{}` again with the same arguments; {then}.", allowed.tool);
-            return Ok(Approved { writes: State::Once, next });
+            let writes = match (scope, cx.session.grants.lock().writes) {
+                (Scope::Once, _) => State::Once,
+                (Scope::Session | Scope::Each, Writes::Approved) => State::Approved,
+                (Scope::Session | Scope::Each, Writes::Locked) => State::Locked,
+            };
+            return Ok(Approved { writes, next });
         }
         let (writes, next) = match (free, cx.session.grants.lock().writes) {
             (true, _) => (State::Free, "This key needs no approval: just make the call."),

@@ -126,7 +126,11 @@ impl Waiting {
     }
 
     fn bytes(&self) -> usize {
-        self.summary.len() + self.arguments.len()
+        let server = match &self.about {
+            About::Connect(server) | About::ConfirmUpstream(server) => server.as_str().len(),
+            About::ApproveWrites | About::Unlock | About::ConfirmCall => 0,
+        };
+        self.summary.len() + self.arguments.len() + server
     }
 
     fn is(&self, session: Uuid, call: &CallKey) -> bool {

@@ -213,18 +213,12 @@ impl Pending {
     }
 
     fn facts(&self) -> Facts {
-        let row = &self.record.row;
-        Facts {
-            call: self.record.call(),
-            session: self.cx.session.clone(),
-            principal: self.cx.principal.id.clone(),
-            client: self.cx.client_name.clone(),
-            tool: row.tool.clone(),
-            node: row.node.clone(),
-            summary: self.summary().to_owned(),
-            arguments: self.record.whole_arguments(),
-            about: self.question.about.clone(),
-        }
+        self.record.facts(self.question.about.clone(), &*self.intent)
+    }
+
+    /// What a yes is about, in full: also which server would be used for the first time, and what that is.
+    pub fn in_full(&self) -> String {
+        self.record.in_full(&self.question.about, &*self.intent)
     }
 }
 

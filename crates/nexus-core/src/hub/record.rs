@@ -8,13 +8,14 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
-use crate::approval::Code;
+use crate::approval::{Code, Facts};
 use crate::arguments::Arguments;
 use crate::audit::{CallRow, Event, NotRecorded, Row, Sink};
 use crate::call::{CallCx, CallKey};
 use crate::catalogue::Found;
 use crate::error::ToolError;
-use crate::gate::Why;
+use crate::gate::{About, Why};
+use crate::name::ServerName;
 use crate::provider::{Intent, Origin};
 use crate::redact;
 use crate::reply::Reply;
@@ -38,6 +39,8 @@ pub(super) struct Record {
     pub(super) detail: Option<String>,
     /// The operator wants this tool's output as it is.
     pub(super) unredacted: bool,
+    /// It is a write, and may have run.
+    begun: bool,
     ended: bool,
 }
 
@@ -75,6 +78,7 @@ impl Record {
             whole: None,
             detail: None,
             unredacted: false,
+            begun: false,
             ended: false,
         }
     }
@@ -114,6 +118,40 @@ impl Record {
         }
     }
 
+    /// The upstream server it is about.
+    pub(super) fn server(&self) -> Option<ServerName> {
+        match &self.row.origin {
+            Some(Origin::Upstream(server)) => Some(server.clone()),
+            Some(Origin::Own(_)) | None => None,
+        }
+    }
+
+    /// What a yes would be about.
+    pub(super) fn in_full(&self, about: &About, intent: &dyn Intent) -> String {
+        match about {
+            About::Connect(server) => {
+                let known = intent.introduction().map(|known| format!(", {known}")).unwrap_or_default();
+                format!("first use of the upstream server {server}{known}. Wanted: {}", self.summary())
+            }
+            _ => self.summary().to_owned(),
+        }
+    }
+
+    /// The question as the desk keeps it.
+    pub(super) fn facts(&self, about: About, intent: &dyn Intent) -> Facts {
+        Facts {
+            call: self.call(),
+            session: self.cx.session.clone(),
+            principal: self.cx.principal.id.clone(),
+            client: self.cx.client_name.clone(),
+            tool: self.row.tool.clone(),
+            node: self.row.node.clone(),
+            summary: self.in_full(&about, intent),
+            arguments: self.whole_arguments(),
+            about,
+        }
+    }
+
     /// A yes that waits for this call is not to be left behind.
     pub(super) fn forget_once(&self) {
         self.cx.session.grants.lock().forget_once(&self.call());
@@ -141,7 +179,8 @@ impl Record {
 
     /// Comes back when it is recorded. What cannot be recorded does not happen. A write of our own waits for the disk;
     /// a call of another server, which may be a write and mostly is none, is noted so that it outlives the hub.
-    pub(super) async fn begin(&self) -> Result<(), NotRecorded> {
+    pub(super) async fn begin(&mut self) -> Result<(), NotRecorded> {
+        self.begun = true;
         let row = Row { call: Some(self.row.clone()), ..Row::about(Event::Begun, &self.cx) };
         match self.row.origin {
             Some(Origin::Upstream(_)) => self.audit.noted(row),
@@ -156,10 +195,8 @@ impl Record {
         self.end("refused");
         let mut hint = why.hint().to_owned();
         if let Some(code) = code {
-            let _ = write!(
-                hint,
-                "; if nobody has seen the question, they can run `nexus approve {code}` at the hub's command line, then call again"
-            );
+            let when = if why == Why::ServerDenied { "to take that back" } else { "if nobody has seen the question" };
+            let _ = write!(hint, "; {when}, they can run `nexus approve {code}` at the hub's command line, then call again");
         }
         let body = json!({ "error": { "kind": "refused", "why": why.told(), "message": why.message(), "hint": hint, "code": code } });
         Reply::error(format!("{}\nhint: {hint}", why.message()), &body)
@@ -175,9 +212,16 @@ impl Record {
     }
 
     pub(super) fn cancelled(mut self) -> Reply {
+        let message = if self.detail.as_deref() == Some(super::HUB_ENDED) {
+            "cancelled: the hub ended before it did"
+        } else {
+            "cancelled by the caller"
+        };
         self.end("cancelled");
-        let body = json!({ "error": { "kind": "cancelled", "message": "the caller cancelled it" } });
-        Reply::error("cancelled".to_owned(), &body)
+        let hint = self.begun.then_some("it may have happened all the same, in part or whole: look before you repeat it");
+        let shown = hint.map_or_else(|| message.to_owned(), |hint| format!("{message}\nhint: {hint}"));
+        let body = json!({ "error": { "kind": "cancelled", "message": message, "hint": hint } });
+        Reply::error(shown, &body)
     }
 
     pub(super) fn failed(mut self, error: ToolError) -> Reply {

@@ -146,7 +146,7 @@ pub(super) fn waiting_for(pending: &Pending, approvals: &Approvals, how: &str, e
         "action": {
             "tool": pending.tool(),
             "node": node(pending),
-            "summary": pending.summary(),
+            "summary": pending.in_full(),
             "arguments": pending.shown_arguments(),
         },
         "code": code,
@@ -187,8 +187,9 @@ fn steps(about: &About, mode: Mode, how: &str, may_unlock: bool, code: &Code) ->
         (Mode::Ask | Mode::Chat, About::Connect(_) | About::ConfirmUpstream(_), true) => format!(
             "Nothing has happened yet: this tool belongs to an upstream server, and the operator is to say whether it may \
              be used. Tell them what you want to do and why. When they say yes, call `approve_writes` with \
-             {{\"code\":\"{code}\"}} for this call alone, or with {{\"code\":\"{code}\",\"scope\":\"session\"}} for all tools \
-             of that server in this session; then make this call again. They can also run {command}."
+             {{\"code\":\"{code}\"}} for this call alone, with {{\"code\":\"{code}\",\"scope\":\"session\"}} for all tools \
+             of that server in this session, or with scope `each` where they want to confirm each of its calls; then make \
+             this call again. If they say no, do not. They can also run {command}, or `nexus deny {code}`."
         ),
         (Mode::Ask | Mode::Chat, About::ConfirmCall, true) => format!(
             "Nothing has happened yet. Tell the operator what you want to do and why. When they say yes, call \

@@ -76,6 +76,11 @@ impl Keys {
         self.changes.send_modify(|revision| *revision += 1);
     }
 
+    /// Whether there is no key at all.
+    pub fn is_empty(&self) -> bool {
+        self.table.read().is_empty()
+    }
+
     pub fn find(&self, key: &str) -> Option<Known> {
         let given = digest(key);
         let table = self.table.read().clone();

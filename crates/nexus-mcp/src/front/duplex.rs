@@ -132,7 +132,7 @@ impl Duplex {
             drop(running);
             // A cancelled request gets no answer.
             if !cancel.is_cancelled() {
-                let _ = outbox.send(wire::response(&id, &answer)).await;
+                let _ = outbox.send(wire::response(&id, answer)).await;
             }
             drop(place);
         };

@@ -235,10 +235,10 @@ async fn initialize(
     let answer = answer(front.server.clone(), request, Arc::new(exchange)).await;
     if answer.is_err() {
         front.sessions.close(&connected.id, principal);
-        return Ok(json(StatusCode::BAD_REQUEST, wire::response(&id, &answer)));
+        return Ok(json(StatusCode::BAD_REQUEST, wire::response(&id, answer)));
     }
     front.sessions.started(&connected);
-    let mut response = json(StatusCode::OK, wire::response(&id, &answer));
+    let mut response = json(StatusCode::OK, wire::response(&id, answer));
     if let Ok(session) = HeaderValue::from_str(&connected.id) {
         response.headers_mut().insert(SESSION, session);
     }
@@ -296,7 +296,7 @@ fn in_batch(
             Some(_running) => answer(server, request, Arc::new(exchange)).await,
             None => Err(RpcError::id_in_use()),
         };
-        (!cancel.is_cancelled()).then(|| wire::response(&id, &answer))
+        (!cancel.is_cancelled()).then(|| wire::response(&id, answer))
     })
 }
 

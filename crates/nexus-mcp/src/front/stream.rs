@@ -6,7 +6,6 @@ use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
 use axum::body::Body;
@@ -19,9 +18,10 @@ use tokio::time::{Interval, MissedTickBehavior, interval_at, sleep};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use nexus_core::session::Era;
+use nexus_core::tasks::Tasks;
 
 use super::{Front, KEEP_ALIVE};
-use crate::exchange::Exchange;
+use crate::exchange::{Exchange, Running};
 use crate::server::{Server, broken};
 use crate::wire::{self, Request, RequestId, RpcError};
 
@@ -38,8 +38,8 @@ pub async fn answer(server: Arc<Server>, request: Request, exchange: Arc<Exchang
 
 /// Runs a request and turns whatever comes of it into a response.
 ///
-/// Most reads are done at the first poll: they cost no task and no channel hop. The rest goes on
-/// in a task of its own, which in the old era outlives a lost connection and in the new one does not.
+/// Most are done soon: they cost no task and no channel hop. What has something to say first, or takes long, goes on in
+/// a task of its own. In the old era a request outlives a lost connection, in the new one it does not.
 pub async fn respond(
     front: &Front,
     request: Request,
@@ -57,46 +57,86 @@ pub async fn respond(
         },
         Era::Modern => None,
     };
-    let mut answering = Box::pin(answer(front.server.clone(), request, Arc::new(exchange)));
-    if let Poll::Ready(answer) = futures_util::poll!(&mut answering) {
-        drop(answering);
-        return finished(&id, era, &answer, &mut inbox);
+    let answering = Box::pin(answer(front.server.clone(), request, Arc::new(exchange)));
+    let mut answering = Answering { work: Some(answering), running, tasks: front.tasks.clone(), era };
+    let guard = (era == Era::Modern).then(|| cancel.clone().drop_guard());
+    let (first, waited) = {
+        // Made where it is needed: most requests are done before.
+        let quiet = async {
+            tokio::task::yield_now().await;
+            sleep(QUIET).await;
+        };
+        tokio::select! {
+            biased;
+            answer = answering.done() => (None, Some(answer)),
+            first = inbox.recv() => (first, None),
+            () = quiet => (None, None),
+        }
+    };
+    match waited {
+        Some(_) if era == Era::Legacy && cancel.is_cancelled() => event_stream(Body::empty()),
+        Some(answer) => {
+            guard.map(DropGuard::disarm);
+            finished(&id, era, answer, &mut inbox)
+        }
+        None => Events::start(id, first, inbox, answering.in_the_background(), cancel, guard),
+    }
+}
+
+/// A request that is being answered by whoever asks for the answer; once they go, by a task of its own, or not at all.
+struct Answering {
+    work: Option<Pin<Box<dyn Future<Output = Answer> + Send>>>,
+    running: Option<Running>,
+    tasks: Tasks,
+    era: Era,
+}
+
+impl Answering {
+    async fn done(&mut self) -> Answer {
+        let Some(work) = &mut self.work else { return Err(broken()) };
+        let answer = work.await;
+        self.work = None;
+        self.running = None;
+        answer
     }
 
-    let (done, mut ending) = oneshot::channel();
-    front.tasks.spawn("request", async move {
-        let answer = answering.await;
-        drop(running);
-        let _ = done.send(answer);
-    });
-    let guard = (era == Era::Modern).then(|| cancel.clone().drop_guard());
-    tokio::select! {
-        biased;
-        ended = &mut ending => match ended {
-            Ok(_) if era == Era::Legacy && cancel.is_cancelled() => event_stream(Body::empty()),
-            Ok(answer) => {
-                guard.map(DropGuard::disarm);
-                finished(&id, era, &answer, &mut inbox)
+    fn in_the_background(mut self) -> oneshot::Receiver<Answer> {
+        let (done, ending) = oneshot::channel();
+        let (work, running) = (self.work.take(), self.running.take());
+        self.tasks.spawn("request", async move {
+            if let Some(work) = work {
+                let answer = work.await;
+                drop(running);
+                let _ = done.send(answer);
             }
-            Err(_) => finished(&id, era, &Err(broken()), &mut inbox),
-        },
-        first = inbox.recv() => Events::start(id, first, inbox, ending, cancel, guard),
-        () = sleep(QUIET) => Events::start(id, None, inbox, ending, cancel, guard),
+        });
+        ending
+    }
+}
+
+impl Drop for Answering {
+    /// The connection is lost. In the old era that cancels nothing.
+    fn drop(&mut self) {
+        let (work, running) = (self.work.take(), self.running.take());
+        if let (Some(work), Era::Legacy) = (work, self.era) {
+            self.tasks.spawn("request", async move {
+                work.await.ok();
+                drop(running);
+            });
+        }
     }
 }
 
 /// All is said: one JSON document, or a short stream when there were notifications on the way.
-fn finished(id: &RequestId, era: Era, answer: &Answer, inbox: &mut mpsc::Receiver<String>) -> Response {
+fn finished(id: &RequestId, era: Era, answer: Answer, inbox: &mut mpsc::Receiver<String>) -> Response {
+    // In the old era a status tells of the session: 404 would make the client open a new one.
+    let status = match &answer {
+        Err(error) if era == Era::Modern => error.status,
+        _ => 200,
+    };
     let text = wire::response(id, answer);
     match inbox.try_recv() {
-        Err(_) => {
-            // In the old era a status tells of the session: 404 would make the client open a new one.
-            let status = match answer {
-                Err(error) if era == Era::Modern => error.status,
-                _ => 200,
-            };
-            json(StatusCode::from_u16(status).unwrap_or(StatusCode::OK), text)
-        }
+        Err(_) => json(StatusCode::from_u16(status).unwrap_or(StatusCode::OK), text),
         Ok(first) => {
             let mut out = event(&first);
             while let Ok(next) = inbox.try_recv() {
@@ -156,7 +196,7 @@ impl Events {
                 // In the old era a cancelled request gets no answer.
                 let wanted = self.guard.take().map(DropGuard::disarm).is_some() || !self.cancel.is_cancelled();
                 if wanted {
-                    out.push_str(&event(&wire::response(&self.id, &ended.unwrap_or_else(|_| Err(broken())))));
+                    out.push_str(&event(&wire::response(&self.id, ended.unwrap_or_else(|_| Err(broken())))));
                 }
                 Some(out.into())
             }

@@ -4,6 +4,8 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use sha2::{Digest, Sha256};
+
 use nexus_core::name::ServerName;
 use nexus_core::principal::Patterns;
 
@@ -34,6 +36,9 @@ pub struct ServerConfig {
     /// In place of `mcp_{server}_`.
     pub prefix: Option<String>,
     pub source: Source,
+    /// Its command line or url as it stands in its file, variables not filled in: what others are shown of it. None: what
+    /// the endpoint says, for servers that a program names.
+    pub written: Option<String>,
 }
 
 impl ServerConfig {
@@ -51,7 +56,44 @@ impl ServerConfig {
             deny: Patterns::default(),
             prefix: None,
             source: Source::Program,
+            written: None,
         }
+    }
+
+    /// Whether the entry itself says who asks.
+    pub fn identifies(&self) -> bool {
+        let Some(Endpoint::Http(http)) = &self.endpoint else { return false };
+        http.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("authorization"))
+    }
+}
+
+impl ServerConfig {
+    /// Tells this entry from another of the same name: what would be started or called, and which file says so.
+    pub fn edition(&self) -> u64 {
+        let mut sha = Sha256::new();
+        let mut add = |part: &str| {
+            sha.update(part.len().to_be_bytes());
+            sha.update(part);
+        };
+        match &self.source {
+            Source::Home { file, .. } | Source::Project { file, .. } => add(&file.to_string_lossy()),
+            Source::Program => add(""),
+        }
+        match &self.endpoint {
+            None => {}
+            Some(Endpoint::Stdio(Program { command, args, env, cwd })) => {
+                add(command);
+                args.iter().for_each(|arg| add(arg));
+                env.iter().flat_map(|(name, value)| [name, value]).for_each(|part| add(part));
+                add(&cwd.as_ref().map_or_else(Default::default, |cwd| cwd.to_string_lossy()));
+            }
+            Some(Endpoint::Http(HttpEndpoint { url, headers, .. })) => {
+                add(url);
+                headers.iter().flat_map(|(name, value)| [name, value]).for_each(|part| add(part));
+            }
+        }
+        let digest = sha.finalize();
+        digest.iter().take(8).fold(0, |edition, byte| edition << 8 | u64::from(*byte))
     }
 }
 

@@ -31,6 +31,10 @@ pub enum ConfigurationError {
     /// It comes from a project folder and nobody has agreed to it yet.
     #[error("the server `{name}` comes from {file} and waits for the operator's yes")]
     Unagreed { name: String, file: String },
+    #[error("the server `{0}` is connected for everybody; disconnect it first")]
+    Shared(String),
+    #[error("the server `{0}` is connected privately by another key")]
+    Private(String),
     /// No permissions, or too few of them.
     #[error("{who} may not use upstream servers")]
     Denied { who: String },
@@ -50,7 +54,7 @@ pub enum TransportError {
     TooLarge { limit: usize },
     #[error("{url} may not be called: {reason}")]
     Forbidden { url: String, reason: String },
-    #[error("{url} answered HTTP {status}: {body}")]
+    #[error("{url} answered HTTP {status}{}", behind(body))]
     Http { url: String, status: u16, body: String },
     /// 401 or 403; `challenge` is its WWW-Authenticate.
     #[error("{url} wants to know who asks (HTTP {status})")]
@@ -65,6 +69,11 @@ pub enum TransportError {
     Unreachable { url: String, reason: String },
     #[error("{0}")]
     Io(String),
+}
+
+/// What a server said with its status, if anything.
+pub(super) fn behind(said: &str) -> String {
+    if said.trim().is_empty() { String::new() } else { format!(": {said}") }
 }
 
 impl From<io::Error> for TransportError {
@@ -110,7 +119,7 @@ pub enum Delivery {
 #[derive(Debug, Error)]
 #[error("{error}")]
 pub struct RequestError {
-    #[source]
+    /// Not its source: what it says is all that is to be said.
     pub error: UpstreamError,
     pub delivery: Delivery,
 }

@@ -1,6 +1,7 @@
 //! What a human is told of a server before they let it be used: where it comes from, what it is, what it has.
 
 use nexus_core::name::ServerName;
+use nexus_core::principal::PrincipalId;
 use nexus_core::text;
 
 use super::registry::Registry;
@@ -19,12 +20,14 @@ pub(crate) fn of(upstream: &Upstream) -> String {
     told(&upstream.status(), &tools)
 }
 
-/// The same of one that is configured, connected or not. None: there is no such server.
+/// The same of one that is configured, connected or not, as anybody may see it: not what is known from a connection
+/// that some key has for itself. None: there is no such server.
 pub(crate) fn known(registry: &Registry, server: &ServerName) -> Option<String> {
-    if let Some(upstream) = registry.all().iter().find(|upstream| upstream.name() == server) {
-        return Some(of(upstream));
+    let anybody = PrincipalId::new("");
+    if let Some(upstream) = registry.get(server, &anybody) {
+        return Some(of(&upstream));
     }
-    let statuses = registry.statuses(None);
+    let statuses = registry.statuses(Some(&anybody));
     statuses.iter().find(|status| status.name == server.as_str()).map(|status| told(status, &[]))
 }
 

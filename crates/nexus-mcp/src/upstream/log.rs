@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde::Serialize;
 use tokio::io::{AsyncRead, AsyncReadExt};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
 use nexus_core::{clock, redact, text};
 
@@ -19,8 +19,13 @@ const LONGEST_LINE: usize = 2_000;
 /// Bytes of all lines: a hundred servers that never stop talking must not fill the hub.
 const MOST_BYTES: usize = 256 * 1024;
 
-/// A server that says more than that is only counted until the next second: every line costs a look for secrets.
+/// Of a server that says more than that only the newest lines are kept until the next second: every line costs a look
+/// for secrets.
 const LINES_A_SECOND: usize = 500;
+const A_SECOND: Duration = Duration::from_secs(1);
+
+/// Newest lines of a flood that are kept: the last words of a server that dies in it are among them.
+const NEWEST: usize = 50;
 
 /// The log of one server. It outlives the connections to it.
 #[derive(Default)]
@@ -101,8 +106,19 @@ impl ServerLog {
     /// Reads lines until the stream ends.
     pub(super) async fn follow(&self, mut stream: impl AsyncRead + Unpin) {
         let mut buffer = vec![0; 8 * 1024];
-        let mut lines = Lines { log: self, line: Vec::new(), since: Instant::now(), said: 0, passed_over: 0 };
-        while let Ok(length @ 1..) = stream.read(&mut buffer).await {
+        let mut lines = Lines::of(self);
+        loop {
+            let read = match lines.settles_at() {
+                None => stream.read(&mut buffer).await,
+                Some(at) => match timeout_at(at, stream.read(&mut buffer)).await {
+                    Ok(read) => read,
+                    Err(_) => {
+                        lines.settle();
+                        continue;
+                    }
+                },
+            };
+            let Ok(length @ 1..) = read else { break };
             lines.take(&buffer[..length]);
         }
         lines.end_line();
@@ -122,10 +138,21 @@ struct Lines<'a> {
     line: Vec<u8>,
     since: Instant,
     said: usize,
+    /// Of those that are too many, the newest.
+    newest: VecDeque<Vec<u8>>,
     passed_over: usize,
 }
 
-impl Lines<'_> {
+impl<'a> Lines<'a> {
+    fn of(log: &'a ServerLog) -> Self {
+        Self { log, line: Vec::new(), since: Instant::now(), said: 0, newest: VecDeque::new(), passed_over: 0 }
+    }
+
+    /// When what is kept back is to be shown at the latest.
+    fn settles_at(&self) -> Option<Instant> {
+        (!self.newest.is_empty()).then(|| self.since + A_SECOND)
+    }
+
     fn take(&mut self, bytes: &[u8]) {
         for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
             let room = (LONGEST_LINE + 1).saturating_sub(self.line.len());
@@ -138,14 +165,18 @@ impl Lines<'_> {
     }
 
     fn end_line(&mut self) {
-        if self.since.elapsed() >= Duration::from_secs(1) {
+        if self.since.elapsed() >= A_SECOND {
             self.settle();
         }
         if self.said < LINES_A_SECOND {
             self.said += 1;
             self.log.add(Voice::Server, &String::from_utf8_lossy(&self.line));
         } else {
-            self.passed_over += 1;
+            self.newest.push_back(std::mem::take(&mut self.line));
+            if self.newest.len() > NEWEST {
+                self.passed_over += 1;
+                self.line = self.newest.pop_front().unwrap_or_default();
+            }
         }
         self.line.clear();
     }
@@ -154,6 +185,9 @@ impl Lines<'_> {
     fn settle(&mut self) {
         if self.passed_over > 0 {
             self.log.note(format_args!("{} more lines within a second were left out", self.passed_over));
+        }
+        for line in self.newest.drain(..) {
+            self.log.add(Voice::Server, &String::from_utf8_lossy(&line));
         }
         (self.since, self.said, self.passed_over) = (Instant::now(), 0, 0);
     }
@@ -174,6 +208,8 @@ fn fit(words: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::AsyncWriteExt;
+
     use super::*;
 
     fn texts(log: &ServerLog) -> Vec<String> {
@@ -208,12 +244,23 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_flood_is_counted_and_not_kept() {
+    async fn of_a_flood_the_newest_lines_are_kept_and_the_rest_is_counted() {
         let log = ServerLog::new();
-        log.follow("again\n".repeat(10_000).as_bytes()).await;
+        log.follow(format!("{}out of memory", "again\n".repeat(10_000)).as_bytes()).await;
         let lines = texts(&log);
         assert!(lines.len() <= MOST_LINES, "{}", lines.len());
-        assert!(lines.last().is_some_and(|line| line.ends_with("more lines within a second were left out")));
+        assert!(lines.iter().any(|line| line.ends_with("more lines within a second were left out")));
+        assert_eq!(lines.last().map(String::as_str), Some("out of memory"));
+        assert_eq!(log.last_words(Timestamp::MIN).as_deref(), Some("out of memory"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_said_last_is_shown_within_a_second_while_the_server_lives_on() {
+        let log = ServerLog::new();
+        let (mut server, here) = tokio::io::duplex(1 << 20);
+        server.write_all(format!("{}the last\n", "again\n".repeat(1_000)).as_bytes()).await.unwrap();
+        assert!(timeout_at(Instant::now() + 2 * A_SECOND, log.follow(here)).await.is_err(), "it lives on");
+        assert_eq!(texts(&log).last().map(String::as_str), Some("the last"));
     }
 
     #[test]

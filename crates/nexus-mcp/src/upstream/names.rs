@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt::Write;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use sha2::{Digest, Sha256};
 
 use nexus_core::name::{ServerName, ToolName};
@@ -27,6 +27,9 @@ pub struct Naming {
     tools: String,
     /// Before a URI: `mcp-github-api+`.
     uris: String,
+    /// What other servers have before their names, where it begins with ours: `mcp_a_b_` beside `mcp_a_`. A name that
+    /// begins so is theirs, whether they have a tool of that name or not.
+    theirs: Vec<String>,
 }
 
 impl Naming {
@@ -45,7 +48,7 @@ impl Naming {
 
     fn with_slug(server: &ServerName, slug: &str) -> Self {
         let (tools, uris) = (format!("mcp_{slug}_"), format!("mcp-{}+", slug.replace('_', "-")));
-        Self { server: server.clone(), tools, uris }
+        Self { server: server.clone(), tools, uris, theirs: Vec::new() }
     }
 
     fn with_prefix(server: &ServerName, prefix: &str) -> Self {
@@ -58,7 +61,17 @@ impl Naming {
         // A scheme starts with a letter.
         let first = if slug.starts_with(|c: char| c.is_ascii_digit()) { "x" } else { "" };
         let uris = if slug.is_empty() { String::new() } else { format!("{first}{}+", slug.replace('_', "-")) };
-        Self { server: server.clone(), tools, uris }
+        Self { server: server.clone(), tools, uris, theirs: Vec::new() }
+    }
+
+    /// The same beside these others.
+    #[must_use]
+    pub fn beside<'a>(mut self, others: impl IntoIterator<Item = &'a Naming>) -> Self {
+        let tools = others.into_iter().map(|other| &other.tools);
+        self.theirs =
+            tools.filter(|theirs| **theirs != self.tools && theirs.starts_with(&self.tools)).cloned().collect();
+        self.theirs.sort_unstable();
+        self
     }
 
     pub fn server(&self) -> &ServerName {
@@ -78,7 +91,8 @@ impl Naming {
     /// The name before anybody else's is looked at.
     fn plain(&self, original: &str) -> String {
         let name = format!("{}{}", self.tools, sanitised(original));
-        if name.len() > LONGEST || sanitised(original).is_empty() {
+        let is_theirs = self.theirs.iter().any(|theirs| name.starts_with(theirs));
+        if is_theirs || name.len() > LONGEST || sanitised(original).is_empty() {
             return self.hashed(original, HASH_DIGITS[0]);
         }
         name
@@ -92,6 +106,27 @@ impl Naming {
         // With an empty prefix there may be nothing to put it behind.
         if kept.is_empty() { format!("x_{hash}") } else { format!("{kept}_{hash}") }
     }
+}
+
+/// How the tools of all these servers are named, each given with the `prefix` of its entry. Depends on nothing else: not
+/// on when a server came, nor on whether it is there. Of servers whose names read alike, who is called exactly that has
+/// the plain names, else the first in the alphabet.
+pub fn namings<'a>(servers: &[(&'a ServerName, Option<&str>)]) -> BTreeMap<&'a ServerName, Naming> {
+    let rank = |server: &ServerName, slug: &str| (server.as_str() != slug, server.clone());
+    let mut first: HashMap<String, &ServerName> = HashMap::new();
+    for (server, _) in servers.iter().filter(|(_, prefix)| prefix.is_none()) {
+        let slug = slug_of(server);
+        let there = first.entry(slug.clone()).or_insert(server);
+        if rank(server, &slug) < rank(there, &slug) {
+            *there = server;
+        }
+    }
+    let alone = |(server, prefix): &(&'a ServerName, Option<&str>)| match prefix {
+        None if first.get(&slug_of(server)) != Some(server) => (*server, Naming::distinct(server)),
+        prefix => (*server, Naming::new(server, *prefix)),
+    };
+    let all: BTreeMap<&ServerName, Naming> = servers.iter().map(alone).collect();
+    all.iter().map(|(server, naming)| (*server, naming.clone().beside(all.values()))).collect()
 }
 
 /// Which of two spellings of a server's name come to the same: `GitHub API` and `github-api`.
@@ -199,17 +234,24 @@ impl Names {
 #[derive(Clone, Debug, Default)]
 pub struct Claims {
     taken: Arc<Mutex<HashMap<ToolName, ServerName>>>,
-    reserved: Arc<HashSet<ToolName>>,
+    reserved: Arc<RwLock<HashSet<ToolName>>>,
 }
 
 impl Claims {
     /// Names that no server may have: those of our own tools.
     pub fn reserving(names: impl IntoIterator<Item = ToolName>) -> Self {
-        Self { reserved: Arc::new(names.into_iter().collect()), ..Self::default() }
+        let claims = Self::default();
+        claims.reserve(names);
+        claims
+    }
+
+    /// The same from now on. Who has such a name already keeps it until its tools are named again.
+    pub fn reserve(&self, names: impl IntoIterator<Item = ToolName>) {
+        self.reserved.write().extend(names);
     }
 
     fn take(&self, name: &ToolName, server: &ServerName) -> bool {
-        if self.reserved.contains(name) {
+        if self.reserved.read().contains(name) {
             return false;
         }
         *self.taken.lock().entry(name.clone()).or_insert_with(|| server.clone()) == *server

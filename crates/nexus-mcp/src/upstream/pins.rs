@@ -94,11 +94,10 @@ pub enum Compared {
     },
 }
 
-/// Compares what is listed with what was allowed. Tools that are gone keep their pins: they may come back.
-pub fn compare(allowed: &[Pin], listed: &[Pin]) -> Verdict {
-    if allowed.is_empty() {
-        return Verdict::FirstContact;
-    }
+/// Compares what is listed with what was allowed; None: nobody has met the server. Tools that are gone keep their pins:
+/// they may come back.
+pub fn compare(allowed: Option<&[Pin]>, listed: &[Pin]) -> Verdict {
+    let Some(allowed) = allowed else { return Verdict::FirstContact };
     let known: HashMap<&str, &Pin> = allowed.iter().map(|pin| (pin.tool.as_str(), pin)).collect();
     let each = listed.iter().map(|pin| match known.get(pin.tool.as_str()) {
         Some(before) if before.hash == pin.hash => Compared::Same,
@@ -110,6 +109,10 @@ pub fn compare(allowed: &[Pin], listed: &[Pin]) -> Verdict {
 /// What must outlive the program: pins, and which protocol a server was found to speak.
 pub trait Memory: fmt::Debug + Send + Sync {
     fn pins<'a>(&'a self, server: &'a ServerName) -> BoxFuture<'a, Result<Vec<Pin>, MemoryError>>;
+
+    /// Whether [`allow`](Self::allow) was ever called for it, be it without a tool: one that had none when it was met has
+    /// had its first contact.
+    fn met<'a>(&'a self, server: &'a ServerName) -> BoxFuture<'a, Result<bool, MemoryError>>;
 
     /// Adds these, in place of earlier ones of the same tools.
     fn allow<'a>(&'a self, server: &'a ServerName, pins: Vec<Pin>) -> BoxFuture<'a, Result<(), MemoryError>>;
@@ -135,6 +138,7 @@ pub struct InMemory {
 
 #[derive(Debug, Default)]
 struct Remembered {
+    met: bool,
     pins: HashMap<String, Pin>,
     era: Option<Era>,
 }
@@ -145,9 +149,15 @@ impl Memory for InMemory {
         async { Ok(known.unwrap_or_default()) }.boxed()
     }
 
+    fn met<'a>(&'a self, server: &'a ServerName) -> BoxFuture<'a, Result<bool, MemoryError>> {
+        let met = self.servers.lock().get(server).is_some_and(|known| known.met);
+        async move { Ok(met) }.boxed()
+    }
+
     fn allow<'a>(&'a self, server: &'a ServerName, pins: Vec<Pin>) -> BoxFuture<'a, Result<(), MemoryError>> {
         let mut servers = self.servers.lock();
         let known = servers.entry(server.clone()).or_default();
+        known.met = true;
         known.pins.extend(pins.into_iter().map(|pin| (pin.tool.clone(), pin)));
         async { Ok(()) }.boxed()
     }
@@ -197,10 +207,12 @@ mod tests {
     fn what_nobody_met_is_allowed_and_what_changed_later_is_not() {
         let (a, b) = (pin("a", &json!({ "d": 1 })), pin("b", &json!({ "d": 1 })));
         let changed = pin("a", &json!({ "d": 2 }));
-        assert_eq!(compare(&[], std::slice::from_ref(&a)), Verdict::FirstContact);
-        let all = compare(&[a.clone(), b.clone()], std::slice::from_ref(&b));
+        assert_eq!(compare(None, std::slice::from_ref(&a)), Verdict::FirstContact);
+        let none = compare(Some(&[]), std::slice::from_ref(&a));
+        assert_eq!(none, Verdict::Compared(vec![Compared::Differs { before: None }]), "it was met without a tool");
+        let all = compare(Some(&[a.clone(), b.clone()]), std::slice::from_ref(&b));
         assert_eq!(all, Verdict::Compared(vec![Compared::Same]), "one that is gone disturbs nobody");
-        let differs = compare(std::slice::from_ref(&a), &[changed, b]);
+        let differs = compare(Some(std::slice::from_ref(&a)), &[changed, b]);
         let expected = [Compared::Differs { before: Some(a) }, Compared::Differs { before: None }];
         assert_eq!(differs, Verdict::Compared(expected.into()));
     }
@@ -232,7 +244,11 @@ mod tests {
         memory.remember_era(&server, Era::Modern).await.unwrap();
         assert_eq!(memory.pins(&server).await.unwrap(), [new]);
         assert_eq!(memory.era(&server).await.unwrap(), Some(Era::Modern));
+        assert!(memory.met(&server).await.unwrap());
         memory.forget(&server).await.unwrap();
+        assert!(!memory.met(&server).await.unwrap());
+        memory.allow(&server, Vec::new()).await.unwrap();
+        assert!(memory.met(&server).await.unwrap());
         assert_eq!((memory.pins(&server).await.unwrap().len(), memory.era(&server).await.unwrap()), (0, None));
     }
 }

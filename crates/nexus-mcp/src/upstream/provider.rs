@@ -24,9 +24,6 @@ use super::intent::{Errand, UpstreamCall};
 use super::offers::{Errands, Lists, Shared};
 use super::supervisor::{Offer, OfferedTool, Standing, Upstream, Visibility};
 
-/// Characters of a difference that a refusal shows; `nexus mcp tools` shows all of it.
-const LONGEST_DIFF: usize = 1_500;
-
 /// The tools of one server.
 pub struct UpstreamProvider {
     origin: Origin,
@@ -70,7 +67,7 @@ impl UpstreamProvider {
         let errands = Errands::of(upstream.name())?;
         let made = Made::of(upstream.offer(), &errands);
         Ok(Self {
-            origin: Origin::Upstream(upstream.name().clone()),
+            origin: Origin::Upstream(upstream.name().of_edition(upstream.config().edition())),
             upstream,
             errands,
             shared,
@@ -128,24 +125,24 @@ impl UpstreamProvider {
         let tree = arguments::checked(tool, args)?;
         let secret = made.secret.get(&tool.exposed).map_or(&[][..], Vec::as_slice);
         let errand = Errand::Tool(tool.clone());
-        let mut call = self.call(&tool.exposed, args, errand, arguments::fields(&tool.original, args));
+        let mut call = self.call(&tool.exposed, args, errand, arguments::fields(&tool.original, &tree));
         call.headers = tool.headers(&tree);
         call.summary = arguments::summary(&tool.original, self.upstream.name(), &tree, secret);
         call.about = Some(tool.original.clone());
         Ok(Box::new(call))
     }
 
+    /// What the tool says of itself now stays out of it: a person looks at that first, and the model reads this.
     fn held(&self, tool: &OfferedTool) -> ToolError {
-        let diff = tool.diff().unwrap_or_default();
         let (server, shown) = (self.upstream.name().to_string(), arguments::one_line(&tool.original));
         let what = match &tool.standing {
             Standing::Held(held) if held.is_change() => "has changed",
             Standing::Held(_) | Standing::Allowed => "is new",
         };
-        let command = format!("nexus mcp allow {} {}", arguments::word(&server), arguments::word(&shown));
+        let (server_word, tool_word) = (arguments::word(&server), arguments::word(&shown));
         let hint = format!(
-            "tell the operator; they can run `{command}`. What is different:\n{}",
-            nexus_core::text::cut(&diff, LONGEST_DIFF)
+            "tell the operator: `nexus mcp tools {server_word}` shows what is different, \
+             `nexus mcp allow {server_word} {tool_word}` allows it"
         );
         ToolError::refused(NotCalled::Held { server, tool: shown, what }).hint(hint)
     }

@@ -5,6 +5,7 @@
 
 mod call;
 mod connectors;
+mod faulty;
 mod slot;
 #[cfg(test)]
 mod tests;
@@ -13,6 +14,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures_util::future::join_all;
+use jiff::Timestamp;
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, SemaphorePermit, watch};
 use uuid::Uuid;
@@ -24,11 +26,12 @@ use self::slot::Slot;
 use super::client::ServerInfo;
 use super::config::ServerConfig;
 use super::error::ConfigurationError;
-use super::log::ServerLog;
+use super::log::{LogLine, ServerLog};
 use super::supervisor::{OfferedTool, Parts, Status, Upstream};
 
 pub use self::call::{CallError, Caller};
 pub use self::connectors::{CredentialsFor, Standard};
+pub use self::faulty::Faulty;
 pub use super::supervisor::Visibility;
 
 /// An entry of the configuration as it stands now.
@@ -44,6 +47,13 @@ pub enum Agreement {
     /// Or not needed.
     Given,
     Missing,
+}
+
+/// Whose a connection is to be, where it does not matter which key it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whose {
+    Everybodys,
+    OneKeys,
 }
 
 impl Entry {
@@ -66,6 +76,7 @@ struct Inner {
     /// One change at a time: closing a server takes a while, and another of its name must not be there before.
     turn: Semaphore,
     changes: watch::Sender<u64>,
+    faulty: Mutex<Vec<(Faulty, Timestamp)>>,
 }
 
 /// What follows from another configuration.
@@ -80,7 +91,7 @@ struct Changes {
 impl Registry {
     pub fn new(parts: Parts) -> Self {
         let (slots, turn) = (Mutex::default(), Semaphore::new(1));
-        Self { inner: Arc::new(Inner { parts, slots, turn, changes: watch::Sender::new(0) }) }
+        Self { inner: Arc::new(Inner { parts, slots, turn, changes: watch::Sender::new(0), faulty: Mutex::default() }) }
     }
 
     /// Connects a server that is not from the configuration, or whose entry is given here. `level` is that of whoever
@@ -105,6 +116,7 @@ impl Registry {
             changed
         };
         self.close(&name, changed).await;
+        self.rename();
         self.open(&name, visibility).await
     }
 
@@ -122,6 +134,17 @@ impl Registry {
         self.open(name, visibility).await
     }
 
+    /// Whether a server of the configuration can be connected, for one key alone or not, before anybody is asked.
+    pub fn connectable(&self, name: &ServerName, whose: Whose) -> Result<(), ConfigurationError> {
+        let slots = self.inner.slots.lock();
+        let Some(slot) = slots.get(name) else { return Err(self.not_usable(name)) };
+        slot.entry.startable()?;
+        match whose {
+            Whose::OneKeys if slot.is_shared() => Err(ConfigurationError::Shared(name.to_string())),
+            Whose::OneKeys | Whose::Everybodys => Ok(()),
+        }
+    }
+
     /// Takes over a configuration that was read again: what is unchanged stays connected, what changed is connected
     /// anew, what is gone is closed, and what is new is started, if it may be.
     pub async fn apply(&self, entries: Vec<Entry>) {
@@ -129,6 +152,7 @@ impl Registry {
         let Changes { closing, gone, starting } = self.take_over(entries);
         join_all(closing.into_iter().map(|(name, upstreams)| async move { self.close(&name, upstreams).await })).await;
         self.inner.slots.lock().retain(|name, _| !gone.contains(name));
+        self.rename();
         for (name, visibility) in starting {
             let may = self.inner.slots.lock().get(&name).is_some_and(|slot| slot.entry.startable().is_ok());
             if may {
@@ -165,6 +189,11 @@ impl Registry {
             slots.insert(name, Slot::new(entry));
         }
         changes
+    }
+
+    /// Names that no server's tool may have: those of our own. To be said before any server is there.
+    pub fn reserve(&self, names: impl IntoIterator<Item = ToolName>) {
+        self.inner.parts.names.tools.reserve(names);
     }
 
     /// The server as this key sees it.
@@ -209,9 +238,20 @@ impl Registry {
         self.get(name, agent)?.offer().server.clone()
     }
 
-    /// What a server wrote to its standard error, and what happened to it, whether it is connected or not.
-    pub fn log(&self, name: &ServerName) -> Option<Arc<ServerLog>> {
-        self.inner.slots.lock().get(name).map(|slot| slot.log.clone())
+    /// What a server wrote to its standard error, and what happened to it, whether it is connected or not: of the
+    /// connection that this key sees.
+    pub fn log(&self, name: &ServerName, agent: &PrincipalId) -> Option<Arc<ServerLog>> {
+        self.inner.slots.lock().get_mut(name).map(|slot| slot.log_for(agent))
+    }
+
+    /// The same of all its connections together, for the operator: the last `most` lines, oldest first.
+    pub fn log_lines(&self, name: &ServerName, most: usize) -> Option<Vec<LogLine>> {
+        let slots = self.inner.slots.lock();
+        let mut lines: Vec<LogLine> = slots.get(name)?.all_logs().flat_map(|log| log.last(most)).collect();
+        drop(slots);
+        lines.sort_by_key(|line| line.at);
+        lines.drain(..lines.len().saturating_sub(most));
+        Some(lines)
     }
 
     /// How all are doing. For `agent`: those it sees; None: everything.
@@ -236,6 +276,7 @@ impl Registry {
         };
         self.close(name, taken.into_iter().collect()).await;
         self.inner.slots.lock().retain(|_, slot| slot.is_configured() || slot.all().next().is_some());
+        self.rename();
         self.changed();
         Ok(())
     }
@@ -266,8 +307,7 @@ impl Registry {
                     return Ok(there.clone());
                 }
                 (Visibility::Private(_), None) if slot.is_shared() => {
-                    let why = format!("the server `{name}` is connected for everybody; disconnect it first");
-                    return Err(ConfigurationError::Fault(why));
+                    return Err(ConfigurationError::Shared(name.to_string()));
                 }
                 (Visibility::Private(_), None) => Vec::new(),
                 (Visibility::Shared, None) => slot.take_all(),
@@ -275,14 +315,34 @@ impl Registry {
         };
         self.close(name, replaced).await;
         let mut slots = self.inner.slots.lock();
-        let naming = slot::naming(&slots, name);
-        let Some(slot) = slots.get_mut(name) else { return Err(ConfigurationError::Unknown(name.to_string())) };
-        let (config, log) = (slot.entry.config.clone(), slot.log.clone());
+        let naming = slot::all_namings(&slots).remove(name);
+        let (Some(naming), Some(slot)) = (naming, slots.get_mut(name)) else {
+            return Err(ConfigurationError::Unknown(name.to_string()));
+        };
+        let (config, log) = (slot.entry.config.clone(), slot.log_of(&visibility));
         let upstream = Upstream::start(config, visibility, naming, log, self.inner.parts.clone());
         slot.put(upstream.clone());
         drop(slots);
         self.changed();
         Ok(upstream)
+    }
+
+    /// Which servers there are has changed, and with it what the tools of some are called.
+    fn rename(&self) {
+        let slots = self.inner.slots.lock();
+        let mut renamed = Vec::new();
+        for (name, naming) in slot::all_namings(&slots) {
+            let Some(slot) = slots.get(name) else { continue };
+            renamed.extend(slot.all().filter(|up| up.naming() != naming).map(|up| (up.clone(), naming.clone())));
+        }
+        drop(slots);
+        // All of them first: what one gives up may be what another gets.
+        for (upstream, _) in &renamed {
+            self.inner.parts.names.release(upstream.name());
+        }
+        for (upstream, naming) in renamed {
+            upstream.rename(naming);
+        }
     }
 
     async fn close(&self, name: &ServerName, upstreams: Vec<Upstream>) {

@@ -11,6 +11,7 @@ mod isolated;
 mod keep;
 mod learn;
 mod offer;
+mod opening;
 mod parts;
 mod schema;
 mod signals;
@@ -24,11 +25,12 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use thiserror::Error;
 use tokio::sync::{Notify, broadcast, mpsc, oneshot, watch};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
 use nexus_core::name::ServerName;
@@ -55,6 +57,9 @@ pub use self::tool::{Held, OfferedTool, Standing};
 /// A call waits for a server whose next try is so near, instead of failing.
 const NEAR: Duration = Duration::from_secs(2);
 
+/// Calls bring the next try forward, but not more often than that.
+const HURRY_EVERY: Duration = Duration::from_secs(1);
+
 /// Longer than a server may take to answer a ping.
 const CHECK_PATIENCE: Duration = Duration::from_secs(15);
 
@@ -71,7 +76,8 @@ pub struct Upstream {
 struct Inner {
     config: ServerConfig,
     visibility: Visibility,
-    naming: Naming,
+    /// Changes with the set of servers.
+    naming: RwLock<Naming>,
     log: Arc<ServerLog>,
     parts: Parts,
     /// Made when first needed; remembers what it found out about its server.
@@ -86,6 +92,10 @@ struct Inner {
     signals: Arc<Signals>,
     /// Somebody needs it now.
     need: Notify,
+    /// When a call last brought a try forward, and how many there had been.
+    hurried: Mutex<Option<(Instant, u64)>>,
+    /// Connections that were given up before they were there, and are being closed.
+    rest: TaskTracker,
     orders: mpsc::Sender<Order>,
     stop: CancellationToken,
     /// Cancelled when nothing of it is left.
@@ -146,11 +156,13 @@ impl Upstream {
             sessions: Sessions::default(),
             signals: Arc::new(Signals::new(broadcast::Sender::new(NOTICES))),
             need: Notify::new(),
+            hurried: Mutex::default(),
+            rest: TaskTracker::new(),
             ended: CancellationToken::new(),
             stop: stop.clone(),
             config,
             visibility,
-            naming,
+            naming: RwLock::new(naming),
             log,
             parts,
             orders,
@@ -174,6 +186,19 @@ impl Upstream {
 
     pub fn visibility(&self) -> &Visibility {
         &self.inner.visibility
+    }
+
+    /// How its tools are named.
+    pub fn naming(&self) -> Naming {
+        self.inner.naming.read().clone()
+    }
+
+    /// Names what it offers anew, without touching its connection.
+    pub fn rename(&self, naming: Naming) {
+        let mut current = self.inner.naming.write();
+        let renamed = self.offer().renamed(&naming, &self.inner.parts.names);
+        *current = naming;
+        learn::publish(&self.inner, renamed);
     }
 
     pub fn log(&self) -> &Arc<ServerLog> {
@@ -335,13 +360,14 @@ impl Inner {
 
     /// The shared connection, once it is there.
     async fn soon(&self) -> Result<Client, Unavailable> {
-        let deadline = tokio::time::Instant::now() + self.config.timeout;
+        let deadline = Instant::now() + self.config.timeout;
+        let mut hurried = None;
         loop {
             let mut condition = self.condition.subscribe();
             if let Some(client) = self.connected() {
                 return Ok(client);
             }
-            self.may_wait(&condition.borrow_and_update())?;
+            self.may_wait(&condition.borrow_and_update(), &mut hurried)?;
             self.need.notify_one();
             if tokio::time::timeout_at(deadline, condition.changed()).await.is_err() {
                 return Err(Unavailable::Connecting { server: self.config.name.clone() });
@@ -350,7 +376,8 @@ impl Inner {
     }
 
     async fn soon_ready(&self) -> Result<(), Unavailable> {
-        let deadline = tokio::time::Instant::now() + self.config.timeout;
+        let deadline = Instant::now() + self.config.timeout;
+        let mut hurried = None;
         let mut condition = self.condition.subscribe();
         loop {
             {
@@ -358,7 +385,7 @@ impl Inner {
                 if now.state.is_connected() {
                     return Ok(());
                 }
-                self.may_wait(&now)?;
+                self.may_wait(&now, &mut hurried)?;
             }
             self.need.notify_one();
             if tokio::time::timeout_at(deadline, condition.changed()).await.is_err() {
@@ -367,17 +394,33 @@ impl Inner {
         }
     }
 
-    /// Whether it is worth waiting for.
-    fn may_wait(&self, condition: &Condition) -> Result<(), Unavailable> {
+    /// Whether it is worth waiting for. One that waits is tried now, once for each who asks: `hurried` is how often it
+    /// had been tried before.
+    fn may_wait(&self, condition: &Condition, hurried: &mut Option<u64>) -> Result<(), Unavailable> {
         let server = self.config.name.clone();
         match &condition.state {
             State::Connecting | State::Ready | State::Degraded { .. } => Ok(()),
             State::Waiting { until, .. } if *until <= nexus_core::clock::now() + NEAR => Ok(()),
+            State::Waiting { .. } if *hurried == Some(condition.tries) => Ok(()),
+            State::Waiting { .. } if hurried.is_none() && self.hurry(condition.tries) => {
+                *hurried = Some(condition.tries);
+                Ok(())
+            }
             State::Waiting { until, why } => Err(Unavailable::Waiting { server, why: why.clone(), until: *until }),
             State::Stopped { .. } if condition.resting => Ok(()),
             State::Stopped { why } => Err(Unavailable::Stopped { server, why: why.clone() }),
             State::Denied { why } => Err(Unavailable::Denied { server, why: why.clone() }),
         }
+    }
+
+    /// Brings the next try forward, after that many. False: that has just been done, and was of no use.
+    fn hurry(&self, tries: u64) -> bool {
+        let mut hurried = self.hurried.lock();
+        if let Some((_, before)) = hurried.filter(|(at, _)| at.elapsed() < HURRY_EVERY) {
+            return before == tries;
+        }
+        *hurried = Some((Instant::now(), tries));
+        self.orders.try_send(Order::Check(None)).is_ok()
     }
 
     /// Changes what it is doing.

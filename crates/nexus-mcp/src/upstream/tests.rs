@@ -1,6 +1,7 @@
 //! A whole hub in front of a whole server: ours, with the fixtures of the conformance suite, in both eras.
 
 mod bench;
+mod managing;
 
 use std::sync::Arc;
 
@@ -280,7 +281,17 @@ async fn connecting_asks_as_for_the_server_itself() {
 }
 
 #[tokio::test]
-async fn a_tool_that_changed_is_not_listed_and_says_so_when_it_is_called() {
+async fn a_sandboxed_key_is_not_told_where_servers_are() {
+    for (level, is_told) in [(Level::Sandboxed, false), (Level::Trusted, true)] {
+        let bench = Bench::new(Era::Modern, level).await;
+        let listed = bench.call(Era::Legacy, "list_upstreams", json!({})).await;
+        let server = &listed["structuredContent"]["servers"][0];
+        assert_eq!((&server["name"], server.get("endpoint").is_some()), (&json!("x"), is_told), "{listed}");
+    }
+}
+
+#[tokio::test]
+async fn a_tool_that_changed_is_not_listed_and_says_no_more_than_that_when_it_is_called() {
     let memory = Arc::new(InMemory::default());
     let server = ServerName::new("x");
     let before = json!({ "name": "echo", "description": "Something else.", "inputSchema": { "type": "object" } });
@@ -291,7 +302,7 @@ async fn a_tool_that_changed_is_not_listed_and_says_so_when_it_is_called() {
     let refused = bench.call(Era::Legacy, "mcp_x_echo", json!({ "text": "a" })).await;
     let text = refused["content"][0]["text"].as_str().unwrap();
     assert!(text.contains("has changed") && text.contains("`nexus mcp allow x echo`"), "{text}");
-    assert!(text.contains("Something else."), "the difference is shown: {text}");
+    assert!(!text.contains("Something else."), "what is not allowed yet is not for the model: {text}");
 
     bench.upstream.allow(&Which::Named(vec!["echo".into()])).await.unwrap();
     let is_listed = || bench.listing().contains("mcp_x_echo");

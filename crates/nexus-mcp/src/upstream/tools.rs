@@ -19,6 +19,7 @@ use nexus_core::name::{NodeName, ServerName, ToolName};
 use nexus_core::principal::PrincipalId;
 use nexus_core::provider::{Intent, Origin, Own, Provider, Revision};
 use nexus_core::reply::Reply;
+use nexus_core::text;
 use nexus_core::tool::{Access, BadTool, Entry, Family, Tool, ToolSpec};
 
 use self::connect_upstream::ConnectUpstream;
@@ -68,8 +69,14 @@ impl Provider for Management {
         if tool.as_str() != ConnectUpstream::NAME {
             return Ok(intent);
         }
-        let server = args.parse::<ConnectUpstream>()?.server();
-        Ok(Box::new(Connecting { intent, server, registry: self.registry.clone() }))
+        let wanted = args.parse::<ConnectUpstream>()?;
+        let server = wanted.server();
+        // Nobody is asked for what cannot be.
+        self.registry.connectable(&server, wanted.whose()).map_err(refused)?;
+        let entry = self.registry.entries().into_iter().find(|entry| entry.config.name == server);
+        let meant = entry.map_or_else(|| server.clone(), |entry| server.of_edition(entry.config.edition()));
+        let all_tools = wanted.all_tools();
+        Ok(Box::new(Connecting { intent, server, meant, all_tools, registry: self.registry.clone() }))
     }
 }
 
@@ -77,6 +84,9 @@ impl Provider for Management {
 struct Connecting {
     intent: Box<dyn Intent>,
     server: ServerName,
+    /// The server as its entry is now: what a human says of it holds for no other entry.
+    meant: ServerName,
+    all_tools: bool,
     registry: Registry,
 }
 
@@ -100,7 +110,11 @@ impl Intent for Connecting {
     }
 
     fn server(&self) -> Option<&ServerName> {
-        Some(&self.server)
+        Some(&self.meant)
+    }
+
+    fn wants_all(&self) -> bool {
+        self.all_tools
     }
 
     fn introduction(&self) -> Option<String> {
@@ -112,21 +126,31 @@ impl Intent for Connecting {
     }
 }
 
-/// A server that is private to somebody else does not exist for this one.
-fn is_hidden(registry: &Registry, name: &ServerName, agent: &PrincipalId) -> bool {
-    registry.get(name, agent).is_none() && registry.all().iter().any(|upstream| upstream.name() == name)
+/// A server that only others have connected is theirs.
+fn not_anothers(registry: &Registry, name: &ServerName, agent: &PrincipalId) -> ToolResult<()> {
+    let is_theirs =
+        registry.get(name, agent).is_none() && registry.all().iter().any(|upstream| upstream.name() == name);
+    if is_theirs { Err(refused(ConfigurationError::Private(name.to_string()))) } else { Ok(()) }
 }
 
 fn unknown(name: &ServerName) -> ToolError {
-    let shown = nexus_core::text::cut(&nexus_core::text::clean(name.as_str()), 100).into_owned();
-    ToolError::refused(ConfigurationError::Unknown(shown)).hint("`list_upstreams` shows which there are")
+    refused(ConfigurationError::Unknown(name.to_string()))
 }
 
 /// What the entry of a server does not allow, and who can mend it.
 fn refused(error: ConfigurationError) -> ToolError {
+    let error = match error {
+        // The caller's own words.
+        ConfigurationError::Unknown(name) => ConfigurationError::Unknown(text::cut(&name, 100).into_owned()),
+        error => error,
+    };
     let hint = match &error {
+        ConfigurationError::Shared(_) => "`disconnect_upstream` ends that connection, for everybody",
+        ConfigurationError::Private(_) => "`connect_upstream` with `visibility: private` connects it for this key too",
         ConfigurationError::Unknown(_) => "`list_upstreams` shows which there are",
-        ConfigurationError::Unagreed { .. } => "the operator can agree to it with `nexus mcp connect NAME`",
+        ConfigurationError::Unagreed { name, .. } => {
+            &format!("the operator can look at its entry and agree to it with `nexus mcp connect {name}`")
+        }
         ConfigurationError::Denied { .. } => "the operator may give the key the level `trusted`",
         ConfigurationError::Disabled(_) | ConfigurationError::Nowhere(_) | ConfigurationError::Fault(_) => {
             "the operator can mend its entry in mcp.json"

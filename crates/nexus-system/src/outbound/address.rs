@@ -64,6 +64,8 @@ impl Reach {
             Kind::Metadata if self.networks.iter().any(|network| network.is(address)) => return Ok(()),
             Kind::Metadata => "the metadata service of a cloud",
             Kind::Loopback if named == Named::ByOperator && means_this_machine(&host) => return Ok(()),
+            // The system takes it for this machine; nobody who means well leads there.
+            Kind::Loopback if named == Named::ByServer && address.is_unspecified() => "this machine",
             _ if listed || self.hosts.contains(&host) => return Ok(()),
             Kind::Loopback if named == Named::ByServer => "this machine",
             Kind::Loopback => "this machine under another name",
@@ -153,7 +155,8 @@ fn kind_v4(address: Ipv4Addr) -> Kind {
         return Kind::Metadata;
     }
     match address.octets() {
-        [127, ..] => Kind::Loopback,
+        // To connect to 0.0.0.0 is to connect to this machine.
+        [127, ..] | [0, 0, 0, 0] => Kind::Loopback,
         [0, ..] => Kind::Private("no address of a server"),
         [10, ..] | [172, 16..=31, ..] | [192, 168, ..] => Kind::Private("a private address"),
         [100, 64..=127, ..] => Kind::Private("an address of a carrier's network"),
@@ -170,7 +173,7 @@ fn kind_v6(address: Ipv6Addr) -> Kind {
     if METADATA_V6.contains(&address) {
         return Kind::Metadata;
     }
-    if address == Ipv6Addr::LOCALHOST {
+    if address.is_loopback() || address.is_unspecified() {
         return Kind::Loopback;
     }
     if let Some(inside) = carried(address) {
@@ -249,13 +252,20 @@ mod tests {
 
     #[test]
     fn public_addresses_and_this_machine_are_called_and_nothing_else() {
-        for good in
-            ["1.1.1.1", "127.0.0.1", "127.8.9.1", "::1", "2606:4700::1111", "::ffff:8.8.8.8", "64:ff9b::808:808"]
-        {
+        for good in [
+            "1.1.1.1",
+            "127.0.0.1",
+            "127.8.9.1",
+            "::1",
+            "0.0.0.0",
+            "::",
+            "2606:4700::1111",
+            "::ffff:8.8.8.8",
+            "64:ff9b::808:808",
+        ] {
             assert_eq!(check(&Reach::default(), good, good), None, "{good}");
         }
         let private = [
-            "0.0.0.0",
             "0.1.2.3",
             "10.1.2.3",
             "172.16.0.1",
@@ -269,7 +279,6 @@ mod tests {
             "203.0.113.9",
             "224.0.0.1",
             "255.255.255.255",
-            "::",
             "::2",
             "fc00::1",
             "fd12::1",
@@ -340,6 +349,19 @@ mod tests {
         assert!(led(&Reach::new(true, [""; 0]), "localhost", "::1").is_err());
         assert!(led(&Reach::new(false, ["127.0.0.1"]), "127.0.0.1", "127.0.0.1").is_ok());
         assert!(led(&Reach::default(), "x", "1.1.1.1").is_ok());
+    }
+
+    #[test]
+    fn the_address_that_means_all_of_this_machine_is_never_reached_through_a_server() {
+        let everything = Reach::new(true, ["0.0.0.0/0", "::/0", "0.0.0.0", "::", "x"]);
+        for address in ["0.0.0.0", "::", "::ffff:0.0.0.0"] {
+            for reach in [&Reach::default(), &Reach::new(true, [""; 0]), &everything] {
+                let led = reach.check("x", address.parse().unwrap(), Named::ByServer);
+                assert!(led.is_err(), "{address} {reach:?}");
+            }
+            assert!(check(&Reach::default(), "evil.example", address).is_some(), "{address}");
+            assert!(check(&Reach::new(true, [""; 0]), "evil.example", address).is_some(), "{address}");
+        }
     }
 
     fn check(reach: &Reach, host: &str, address: &str) -> Option<String> {

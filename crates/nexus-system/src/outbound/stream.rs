@@ -58,6 +58,15 @@ pub struct Calling {
     /// In a few words, for the record.
     pub what: String,
     pub recorded: Recorded,
+    pub redirects: Redirects,
+}
+
+/// Which redirects are followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Redirects {
+    Anywhere,
+    /// For a body that is meant for one server alone.
+    SameOrigin,
 }
 
 /// When the row of a request is written.
@@ -79,6 +88,7 @@ impl Calling {
             body: Bytes::new(),
             what: what.into(),
             recorded: Recorded::AtItsEnd,
+            redirects: Redirects::Anywhere,
         }
     }
 }
@@ -103,7 +113,7 @@ impl Outlet {
 
     /// Sends it, follows where it is led, and comes back when the answer begins.
     pub async fn send(&self, calling: Calling) -> Result<Incoming, OutboundError> {
-        let Calling { method, url, named: first, headers, own_headers, body, what, recorded } = calling;
+        let Calling { method, url, named: first, headers, own_headers, body, what, recorded, redirects } = calling;
         let (common, own) = (header_map(&url, &headers)?, header_map(&url, &own_headers)?);
         let method = Method::from_bytes(method.as_bytes()).map_err(|_| bad(&url, "no such method"))?;
         let record = Record {
@@ -115,7 +125,8 @@ impl Outlet {
             came: None,
         };
         let mut place = (url.clone(), first);
-        for _ in 0..=MOST_REDIRECTS {
+        let led = |error| OutboundError::Led { url: url.clone(), source: Box::new(error) };
+        for hop in 0..=MOST_REDIRECTS {
             let (at, named) = &place;
             let mut sent = common.clone();
             if at.is_beside(&url) {
@@ -126,20 +137,20 @@ impl Outlet {
                 Ok(response) => response,
                 Err(error) => {
                     record.end(error.to_string().trim_start_matches(&at.to_string()).trim_start().to_owned());
-                    return Err(error);
+                    return Err(if hop == 0 { error } else { led(error) });
                 }
             };
-            match next(&response, at, (&url, first)) {
+            match next(&response, at, (&url, first), redirects) {
                 Some(Ok(next)) => place = next,
                 Some(Err(error)) => {
                     record.end("leads where it may not".to_owned());
-                    return Err(error);
+                    return Err(led(error));
                 }
                 None => return Ok(Incoming::new(response, place.0, record, recorded)),
             }
         }
         record.end("leads in circles".to_owned());
-        Err(bad(&url, "it leads from place to place without end"))
+        Err(led(bad(&url, "it leads from place to place without end")))
     }
 
     async fn once(
@@ -177,6 +188,7 @@ fn next(
     response: &Response,
     at: &SafeUrl,
     (first, named): (&SafeUrl, Named),
+    redirects: Redirects,
 ) -> Option<Result<(SafeUrl, Named), OutboundError>> {
     let location = match response.status().as_u16() {
         307 | 308 => response.headers().get(LOCATION)?.to_str().ok(),
@@ -188,8 +200,11 @@ fn next(
     if at.is_encrypted() && !next.is_encrypted() {
         return Some(Err(bad(&next, "an encrypted server leads to a plain one")));
     }
-    let named = if next.is_beside(first) { named } else { Named::ByServer };
-    Some(Ok((next, named)))
+    match (next.is_beside(first), redirects) {
+        (true, _) => Some(Ok((next, named))),
+        (false, Redirects::Anywhere) => Some(Ok((next, Named::ByServer))),
+        (false, Redirects::SameOrigin) => Some(Err(bad(&next, "what is sent is meant for another server alone"))),
+    }
 }
 
 /// An answer that has begun.

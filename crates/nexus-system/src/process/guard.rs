@@ -22,7 +22,9 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
 use tracing::warn;
 
+use super::group::Group;
 use super::shim::{GUARD, THIS_PROGRAM};
+use super::start::Started;
 
 /// Set once this program is known to understand `__start` and `__guard`.
 static INSTALLED: AtomicBool = AtomicBool::new(false);
@@ -49,13 +51,14 @@ impl Drop for Guarded {
 }
 
 enum Order {
-    /// Starts it in that runtime, and puts its group on the list.
-    Start(Box<tokio::process::Command>, Handle, oneshot::Sender<io::Result<(tokio::process::Child, Guarded)>>),
+    /// Starts it in that runtime, and puts its group on the list. Where nobody waits for it any more, what comes back
+    /// is dropped here, and with it killed.
+    Start(Box<tokio::process::Command>, Handle, oneshot::Sender<io::Result<Started>>),
     Forget(i32),
 }
 
 /// Starts a command that leads a group of its own, from the thread that never ends.
-pub(super) async fn start(command: tokio::process::Command) -> io::Result<(tokio::process::Child, Guarded)> {
+pub(super) async fn start(command: tokio::process::Command) -> io::Result<Started> {
     let (answer, started) = oneshot::channel();
     let order = Order::Start(Box::new(command), Handle::current(), answer);
     let gone = || io::Error::other("the thread that starts programs has ended");
@@ -105,12 +108,14 @@ impl List {
         }
     }
 
-    fn start(&mut self, command: &mut tokio::process::Command) -> io::Result<(tokio::process::Child, Guarded)> {
+    fn start(&mut self, command: &mut tokio::process::Command) -> io::Result<Started> {
         let child = command.spawn()?;
         let group = child.id().map_or(0, u32::cast_signed);
         *self.groups.entry(group).or_insert(0) += 1;
         self.tell(&format!("+{group}\n"));
-        Ok((child, Guarded { group, orders: self.orders.clone() }))
+        let guarded = Guarded { group, orders: self.orders.clone() };
+        let led = Group::led_by(child.id()).guarded(guarded);
+        Ok(Started::new(child, led))
     }
 
     /// A guard that takes nothing is replaced by one that is told everything.
@@ -201,7 +206,25 @@ fn read_list(lines: &mut dyn BufRead) -> HashMap<i32, usize> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read;
+    use std::time::Duration;
+
     use super::*;
+
+    #[tokio::test]
+    #[allow(clippy::disallowed_methods, reason = "what is tested is the one place that starts programs")]
+    async fn a_program_that_nobody_waits_for_any_more_is_killed() {
+        // The other end of its stdout is open for as long as it lives.
+        let (mut reader, writer) = io::pipe().unwrap();
+        let mut command = tokio::process::Command::new("sleep");
+        command.arg("1000").stdout(writer).process_group(0);
+        {
+            let mut starting = std::pin::pin!(start(command));
+            let _ = futures_util::poll!(&mut starting);
+        }
+        let ended = tokio::task::spawn_blocking(move || reader.read(&mut [0; 1]));
+        assert_eq!(tokio::time::timeout(Duration::from_secs(20), ended).await.unwrap().unwrap().unwrap(), 0);
+    }
 
     #[test]
     fn the_list_holds_what_was_added_and_not_taken_off() {

@@ -97,9 +97,7 @@ impl Start {
         }
         let parent = std::process::id().to_string();
         let words = [OsStr::new(START), OsStr::new(&parent), OsStr::new("--"), &self.program];
-        let (child, guarded) = guard::start(self.command(OsStr::new(THIS_PROGRAM), &words)).await?;
-        let group = Group::led_by(child.id()).guarded(guarded);
-        Ok(Started::new(child, group))
+        guard::start(self.command(OsStr::new(THIS_PROGRAM), &words)).await
     }
 
     #[allow(clippy::disallowed_methods, reason = "this is the shim")]
@@ -170,7 +168,7 @@ impl From<Pipe> for Stdio {
 }
 
 impl Started {
-    fn new(mut child: Child, group: Group) -> Self {
+    pub(super) fn new(mut child: Child, group: Group) -> Self {
         let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         Self { group, child, stdin, stdout, stderr }
     }

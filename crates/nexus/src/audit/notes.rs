@@ -10,8 +10,7 @@ use std::path::{Path, PathBuf};
 
 use parking_lot::Mutex;
 
-use nexus_core::audit::{Event, Row};
-use nexus_core::provider::Origin;
+use nexus_core::audit::Row;
 
 use crate::private;
 use crate::store::body::{self, Kept};
@@ -32,13 +31,15 @@ struct Pages {
     length: u64,
     /// Notes in each that the store does not have yet.
     unwritten: [usize; 2],
+    /// The last line may have no end.
+    torn: bool,
 }
 
 impl Notes {
     pub fn open(data: &Path, chain: &str) -> io::Result<Self> {
         let [a, b] = paths(data, chain);
         let files = [private::create(&a)?, private::create(&b)?];
-        Ok(Self { pages: Mutex::new(Pages { files, current: 0, length: 0, unwritten: [0; 2] }) })
+        Ok(Self { pages: Mutex::new(Pages { files, current: 0, length: 0, unwritten: [0; 2], torn: false }) })
     }
 
     /// Writes a row down.
@@ -48,15 +49,21 @@ impl Notes {
         let mut pages = self.pages.lock();
         pages.turn()?;
         let current = pages.current;
-        pages.files[current].write_all(line.as_bytes())?;
+        if std::mem::take(&mut pages.torn) {
+            line.insert(0, '\n');
+        }
+        if let Err(error) = pages.files[current].write_all(line.as_bytes()) {
+            // Half of a line may stand there: the next must not go on in it.
+            pages.torn = true;
+            return Err(error);
+        }
         pages.length += line.len() as u64;
         pages.unwritten[current] += 1;
         Ok(())
     }
 
     /// The store has so many more of them, in the order in which they were taken.
-    pub fn written(&self, rows: &[Row]) {
-        let count = rows.iter().filter(|row| is_noted(row)).count();
+    pub fn written(&self, count: usize) {
         if count == 0 {
             return;
         }
@@ -81,11 +88,6 @@ impl Pages {
     }
 }
 
-/// A call to another server is about to leave.
-pub fn is_noted(row: &Row) -> bool {
-    row.event == Event::Begun && row.call.as_ref().is_some_and(|call| matches!(call.origin, Some(Origin::Upstream(_))))
-}
-
 /// What a process that is gone had noted. A line that is not whole was never acted on.
 pub fn left(data: &Path, chain: &str) -> Vec<Kept> {
     let texts = paths(data, chain).into_iter().filter_map(|path| fs::read(path).ok());
@@ -106,9 +108,10 @@ fn paths(data: &Path, chain: &str) -> [PathBuf; 2] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nexus_core::audit::CallRow;
+    use nexus_core::audit::{CallRow, Event};
     use nexus_core::clock;
     use nexus_core::name::ServerName;
+    use nexus_core::provider::Origin;
     use nexus_core::tool::Access;
 
     fn begun(words: usize) -> Row {
@@ -157,11 +160,11 @@ mod tests {
             notes.take(row).unwrap();
         }
         assert!(left(data.path(), "c").len() == 41, "nothing was written to the store yet");
-        notes.written(std::slice::from_ref(&first));
-        notes.written(&rows);
+        notes.written(1);
+        notes.written(rows.len());
         for row in (0..200).map(|_| begun(100_000)) {
             notes.take(&row).unwrap();
-            notes.written(std::slice::from_ref(&row));
+            notes.written(1);
         }
         let bytes: u64 = paths(data.path(), "c").iter().map(|path| fs::metadata(path).unwrap().len()).sum();
         assert!(bytes < 6 * PAGE, "{bytes}");

@@ -9,12 +9,15 @@ use clap::Args;
 use comfy_table::{Table, presets};
 use serde_json::{Value, json};
 
+use nexus_core::session::Era;
 use nexus_core::tasks::Tasks;
 
 use super::hub::{self, Asks, Reach};
 use super::person::{Keyboard, Person};
+use super::waiting::{Place, Waiting};
 use super::{print, say};
 use crate::config::Loaded;
+use crate::config::values::ApprovalMode;
 
 #[derive(Debug, Args)]
 pub struct Call {
@@ -36,7 +39,12 @@ impl Call {
         }
         let watches = std::io::stderr().is_terminal();
         let asks = if watches && std::io::stdin().is_terminal() { Asks::Somebody } else { Asks::Nobody };
-        let client = Reach::find(&loaded, None, None)?.connect(asks, &Tasks::new(), None).await?;
+        // The old era's session ends with the call, and with it every code: it is for those who answer meanwhile.
+        let era = match (asks, loaded.config.approval.mode) {
+            (Asks::Somebody, ApprovalMode::Ask) => Era::Legacy,
+            (Asks::Somebody | Asks::Nobody, _) => Era::Modern,
+        };
+        let client = Reach::find(&loaded, None, None)?.connect(asks, era, &Tasks::new(), None).await?;
         let person = Arc::new(Person::new(asks, watches && !self.json, Keyboard::new()));
         let result = hub::call(&client, &self.tool, &arguments, person.clone()).await;
         person.sees_the_end();
@@ -45,6 +53,9 @@ impl Call {
         let failed = result["isError"] == true;
         if self.json {
             print(&format!("{}\n", serde_json::to_string_pretty(&result)?))?;
+        } else if let Some(waiting) = Waiting::of(&result) {
+            let place = if client.server().era == Era::Legacy { Place::Nowhere } else { Place::Hub };
+            waiting.told(place).iter().for_each(|line| say(line));
         } else if failed {
             say(&text_of(&result));
         } else {

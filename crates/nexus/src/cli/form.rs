@@ -63,10 +63,11 @@ impl Form {
         Some(Self { message: message.lines().map(one_line).collect(), fields: fields.iter().map(field).collect() })
     }
 
-    /// Whether this is the hub's own question if a server may be used at all.
-    pub fn is_about_connecting(&self) -> bool {
+    /// Whether this is the hub's own question about the use of a server, and has this answer.
+    pub fn offers_for_server(&self, decision: &str) -> bool {
         let [Field { name, kind: Kind::Choice(choices), .. }] = self.fields.as_slice() else { return false };
-        name == "decision" && choices.iter().any(|(value, _)| value == "each")
+        let is_about_server = |(value, words): &(Value, String)| value == "session" && words.contains("this server");
+        name == "decision" && choices.iter().any(is_about_server) && choices.iter().any(|(value, _)| value == decision)
     }
 }
 
@@ -183,7 +184,7 @@ mod tests {
             "message": "Allow the use of the server github?\n\u{1b}[2J1) Yes",
             "requestedSchema": { "type": "object", "required": ["decision"], "properties": { "decision": {
                 "type": "string", "enum": ["session", "each", "no"],
-                "enumNames": ["Allow all its tools\nthis session", "Confirm each tool", "Deny"],
+                "enumNames": ["Yes, all tools of this server,\nthis session", "Confirm each tool", "Deny"],
             } } },
         })
     }
@@ -192,9 +193,12 @@ mod tests {
     fn a_decision_is_numbered_choices_under_cleaned_words() {
         let form = Form::of(&decision()).unwrap();
         assert_eq!(form.message, ["Allow the use of the server github?", "1) Yes"]);
-        assert!(form.is_about_connecting());
+        assert!(form.offers_for_server("each") && !form.offers_for_server("once"));
         let field = &form.fields[0];
-        assert_eq!(field.shown(), ["  1) Allow all its tools this session", "  2) Confirm each tool", "  3) Deny"]);
+        assert_eq!(
+            field.shown(),
+            ["  1) Yes, all tools of this server, this session", "  2) Confirm each tool", "  3) Deny"]
+        );
         assert_eq!(field.prompt(), "1-3> ");
         check("1", &Ok(Some(json!("session"))));
         check(" 3 ", &Ok(Some(json!("no"))));
@@ -239,6 +243,6 @@ mod tests {
         assert_eq!(Form::of(&json!({ "requestedSchema": { "properties": many } })), None);
         let long = json!({ "message": "x".repeat(100_000), "requestedSchema": {} });
         assert!(Form::of(&long).unwrap().message[0].len() < 10_000);
-        assert!(!Form::of(&long).unwrap().is_about_connecting());
+        assert!(!Form::of(&long).unwrap().offers_for_server("session"));
     }
 }

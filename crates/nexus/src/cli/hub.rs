@@ -8,6 +8,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use serde_json::{Value, json};
 
 use nexus_core::audit::Nowhere;
+use nexus_core::session::Era;
 use nexus_core::tasks::Tasks;
 use nexus_mcp::upstream::client::{Ask, Client, Host, Listener, Nobody, Options};
 use nexus_mcp::upstream::config::{HttpEndpoint, HttpKind, Private};
@@ -79,7 +80,9 @@ impl Reach {
         Ok(Self { url, key, whose: Whose::Folder })
     }
 
-    pub async fn connect(&self, asks: Asks, tasks: &Tasks, host: Option<Arc<dyn Host>>) -> Result<Client> {
+    /// `era` is tried first: in the old one, servers behind the hub that speak it can ask whoever sits here, and the
+    /// session is this connection; in the new one it is the lease of the key.
+    pub async fn connect(&self, asks: Asks, era: Era, tasks: &Tasks, host: Option<Arc<dyn Host>>) -> Result<Client> {
         let mut endpoint = HttpEndpoint::new(&self.url);
         endpoint.kind = HttpKind::Streamable;
         // Whoever types the address knows where it is.
@@ -88,6 +91,7 @@ impl Reach {
         let connector =
             HttpConnector::new(endpoint, Arc::new(Nowhere), None, Arc::new(ServerLog::new()), tasks.clone());
         let options = Options {
+            remembered: Some(era),
             capabilities: match asks {
                 Asks::Somebody => json!({ "elicitation": { "form": {} } }),
                 Asks::Nobody => json!({}),

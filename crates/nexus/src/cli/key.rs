@@ -3,25 +3,20 @@
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use clap::Subcommand;
 use comfy_table::{Table, presets};
 use jiff::Timestamp;
 
 use nexus_core::principal::{Level, SessionPolicy};
-use nexus_core::tasks::Tasks;
 use nexus_mcp::front::auth::{Keys, Rate};
 
+use super::record::Record;
 use super::{print, say};
-use crate::audit::Journal;
-use crate::audit::alive::{self, Alive};
 use crate::config::Loaded;
 use crate::control::{self, Answer, Order};
 use crate::hold;
 use crate::keyring::{Keyring, Listed, NewKey};
-use crate::private;
-use crate::store::Store;
-use crate::store::chain::Chain;
 use crate::when;
 
 #[derive(Debug, Subcommand)]
@@ -124,17 +119,11 @@ async fn carry_out(loaded: &Loaded, order: Order) -> Result<Answer> {
     if hold::holder(&loaded.data).is_some() {
         return control::ask(&loaded.data, &order).await;
     }
-    private::folder(&loaded.data).with_context(|| format!("the data folder {}", loaded.data.display()))?;
-    let store = Store::open(&loaded.data, loaded.config.store.as_ref().map(|url| url.expose())).await?;
-    let (journal, writing) = (Arc::new(Journal::default()), Tasks::new());
-    let chain = Chain::new(&alive::home(&loaded.data)?);
-    let _alive = Alive::declare(&loaded.data, &chain.id)?;
-    writing.spawn("journal", journal.clone().write_to(store.clone(), chain, writing.stopping()));
+    let record = Record::open(loaded).await?;
     let keys = Arc::new(Keys::new(Rate { per_second: 1, burst: 1 }));
-    let keyring = Keyring::new(loaded.config.clone(), store.clone(), &loaded.data, keys);
-    let answer = control::carry_out(order, &keyring, &*journal).await;
-    writing.finish(std::time::Duration::from_secs(5)).await;
-    store.close().await;
+    let keyring = Keyring::new(loaded.config.clone(), record.store.clone(), &loaded.data, keys);
+    let answer = control::carry_out(order, &keyring, &*record.journal).await;
+    record.close().await;
     Ok(answer)
 }
 

@@ -20,6 +20,10 @@ use crate::control::{self, Answer, Order};
 use crate::hold;
 use crate::upstreams::orders::{McpAnswer, McpOrder};
 
+/// Characters of the last cell of a row: a terminal wraps it, a pipe does not.
+const LONGEST_CELL: usize = 400;
+const LONGEST_PIPED: usize = 60;
+
 #[derive(Debug, Subcommand)]
 pub enum Mcp {
     /// List the servers: how they are doing, and what is wrong with their entries
@@ -75,7 +79,7 @@ impl Mcp {
             Mcp::Tools(tools) => tools.run(&loaded).await,
             Mcp::Allow(allow) => allow.run(&loaded).await,
             Mcp::Logs(logs) => logs.run(&loaded).await,
-            Mcp::Add(add) => add.run(&loaded, env),
+            Mcp::Add(add) => add.run(&loaded, env).await,
             Mcp::Remove(remove) => remove.run(&loaded, env).await,
             Mcp::Import(import) => import.run(&loaded, env),
             Mcp::Login(login) => login.run(loaded, env).await,

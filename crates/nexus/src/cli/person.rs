@@ -125,7 +125,7 @@ impl Person {
     /// The result of `elicitation/create`.
     async fn answer(&self, params: &Value) -> Value {
         let Some(form) = Form::of(params) else { return json!({ "action": "decline" }) };
-        if let Some(decision) = self.consent.filter(|_| form.is_about_connecting()) {
+        if let Some(decision) = self.consent.filter(|decision| form.offers_for_server(decision)) {
             return json!({ "action": "accept", "content": { "decision": decision } });
         }
         if self.asks == Asks::Nobody || self.has_enough.load(Ordering::Relaxed) {
@@ -288,9 +288,13 @@ mod tests {
         let mut person = Person::new(Asks::Nobody, false, Keyboard::new());
         person.consent = Some("session");
         let form = |field: Value| json!({ "message": "m", "requestedSchema": { "properties": { "decision": field } } });
-        let connect = form(json!({ "enum": ["session", "each", "no"] }));
-        assert_eq!(person.answer(&connect).await, json!({ "action": "accept", "content": { "decision": "session" } }));
-        let write = form(json!({ "enum": ["once", "session", "no"] }));
+        let yes = json!({ "action": "accept", "content": { "decision": "session" } });
+        let connect = form(json!({ "enum": ["session", "each"], "enumNames": ["Yes, all tools of this server", "x"] }));
+        assert_eq!(person.answer(&connect).await, yes);
+        let confirm = form(json!({ "enum": ["once", "session"], "enumNames": ["x", "Yes, always for this server"] }));
+        assert_eq!(person.answer(&confirm).await, yes);
+        let write =
+            form(json!({ "enum": ["once", "session"], "enumNames": ["x", "Yes, every write of this session"] }));
         assert_eq!(person.answer(&write).await, json!({ "action": "cancel" }));
     }
 }

@@ -5,9 +5,10 @@ mod complete;
 mod editor;
 mod files;
 mod known;
+mod schema;
 mod session;
 mod show;
-mod table;
+pub mod table;
 mod typed;
 mod words;
 

@@ -24,6 +24,7 @@ use crate::config::{Config, Env, Loaded};
 use crate::control;
 use crate::hold::{self, Claim, Holder, Lock};
 use crate::private;
+use crate::upstreams::Offered;
 use crate::wire::{self, Assembly, Rig};
 
 /// How long another process may take to give the data folder up.
@@ -68,7 +69,8 @@ impl Serve {
         let (keyring, hub, upstreams) = (assembly.keyring.clone(), assembly.hub.clone(), assembly.upstreams.clone());
         control::listen(data, None, keyring, hub, upstreams, &assembly.tasks).context("the control socket")?;
         assembly.journal.post(Row::new(Event::HubStarted).detail(format!("{address}, pid {}", std::process::id())));
-        assembly.start_background(&loaded);
+        assembly.start_background(&loaded).await;
+        assembly.upstreams.offered(Offered::Known).await;
         announce(&mut lock, address, new_key.as_deref(), &loaded)?;
 
         let serving = assembly.tasks.spawn("door", door::serve(front, listener));

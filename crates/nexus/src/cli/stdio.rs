@@ -17,7 +17,7 @@ use crate::control;
 use crate::hold::{self, Claim, Holder};
 use crate::keyring::LOCAL;
 use crate::private;
-use crate::upstreams::Role;
+use crate::upstreams::{Offered, Role};
 use crate::wire::{self, Rig};
 
 pub async fn run(loaded: Loaded, env: &Env) -> Result<ExitCode> {
@@ -32,13 +32,15 @@ pub async fn run(loaded: Loaded, env: &Env) -> Result<ExitCode> {
             let lock = (lock, assembly.background.clone());
             let upstreams = assembly.upstreams.clone();
             control::listen(&loaded.data, Some(lock), keyring, hub, upstreams, &assembly.tasks)?;
-            assembly.start_background(&loaded);
+            assembly.start_background(&loaded).await;
         }
         Claim::Taken(holder) => {
             info!("a door only: process {} does the background work of this data folder", holder.pid);
-            assembly.upstreams.start(Role::Beside, &assembly.hub.catalogue, &assembly.tasks);
+            assembly.upstreams.start(Role::Beside, &assembly.hub.catalogue, &assembly.tasks).await;
         }
     }
+    // Many clients list the tools once, right at the start.
+    assembly.upstreams.offered(Offered::All).await;
     // Its questions are its own, whoever holds the data folder now or later.
     control::listen_beside(&loaded.data, assembly.hub.clone(), &assembly.tasks)?;
     let principal = Arc::new(Principal::new(LOCAL, Level::Trusted));

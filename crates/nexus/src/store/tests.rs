@@ -467,8 +467,12 @@ async fn what_is_known_of_upstream_servers_is_kept_for_each_hub_alone(store: Sto
     assert_eq!(ours.era(&github).await.unwrap(), Some(Era::Modern));
     assert!(ours.pins(&files).await.unwrap().is_empty() && others.pins(&github).await.unwrap().is_empty());
     assert_eq!(others.era(&github).await.unwrap(), None);
+    assert!(!ours.met(&files).await.unwrap() && !others.met(&github).await.unwrap());
+    ours.allow(&files, Vec::new()).await.unwrap();
+    assert!(ours.met(&github).await.unwrap() && ours.met(&files).await.unwrap(), "also the one without a tool");
 
     ours.forget(&github).await.unwrap();
+    assert!(!ours.met(&github).await.unwrap());
     assert!(ours.pins(&github).await.unwrap().is_empty() && ours.era(&github).await.unwrap().is_none());
 
     let file = Path::new("/p/.mcp.json");

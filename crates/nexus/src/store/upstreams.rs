@@ -29,6 +29,8 @@ const PINS: &str =
 const ALLOW: &str = "
     INSERT INTO upstream_tool (home, server, tool, hash, definition, allowed_ms) VALUES ($1, $2, $3, $4, $5, $6)
     ON CONFLICT (home, server, tool) DO UPDATE SET hash = $4, definition = $5, allowed_ms = $6";
+const MET: &str = "SELECT 1 FROM upstream_met WHERE home = $1 AND server = $2";
+const MEET: &str = "INSERT INTO upstream_met (home, server) VALUES ($1, $2) ON CONFLICT (home, server) DO NOTHING";
 const ERA: &str = "SELECT era FROM upstream_era WHERE home = $1 AND server = $2";
 const REMEMBER_ERA: &str = "
     INSERT INTO upstream_era (home, server, era) VALUES ($1, $2, $3)
@@ -75,6 +77,7 @@ impl Upstreams {
     async fn keep_pins(&self, server: &str, pins: &[Pin]) -> Result<(), StoreError> {
         on_db!(self.store, |db| {
             let mut transaction = db.begin().await?;
+            sqlx::query(MEET).bind(&self.home).bind(server).execute(&mut *transaction).await?;
             for pin in pins {
                 let allow = sqlx::query(ALLOW).bind(&self.home).bind(server).bind(&pin.tool).bind(&pin.hash);
                 allow.bind(&pin.definition).bind(clock::now_ms()).execute(&mut *transaction).await?;
@@ -88,12 +91,19 @@ impl Upstreams {
         on_db!(self.store, |db| {
             for sql in [
                 "DELETE FROM upstream_tool WHERE home = $1 AND server = $2",
+                "DELETE FROM upstream_met WHERE home = $1 AND server = $2",
                 "DELETE FROM upstream_era WHERE home = $1 AND server = $2",
             ] {
                 sqlx::query(sql).bind(&self.home).bind(server).execute(db).await?;
             }
         });
         Ok(())
+    }
+
+    async fn is_met(&self, server: &str) -> Result<bool, StoreError> {
+        let met: Option<i32> =
+            on_db!(self.store, |db| sqlx::query_scalar(MET).bind(&self.home).bind(server).fetch_optional(db).await?);
+        Ok(met.is_some())
     }
 
     async fn read_era(&self, server: &str) -> Result<Option<Era>, StoreError> {
@@ -117,6 +127,10 @@ fn told(error: &StoreError) -> MemoryError {
 impl Memory for Upstreams {
     fn pins<'a>(&'a self, server: &'a ServerName) -> BoxFuture<'a, Result<Vec<Pin>, MemoryError>> {
         async move { self.read_pins(server.as_str()).await.map_err(|error| told(&error)) }.boxed()
+    }
+
+    fn met<'a>(&'a self, server: &'a ServerName) -> BoxFuture<'a, Result<bool, MemoryError>> {
+        async move { self.is_met(server.as_str()).await.map_err(|error| told(&error)) }.boxed()
     }
 
     fn allow<'a>(&'a self, server: &'a ServerName, pins: Vec<Pin>) -> BoxFuture<'a, Result<(), MemoryError>> {

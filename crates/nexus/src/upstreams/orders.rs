@@ -10,14 +10,14 @@ use tokio::time::timeout;
 use nexus_core::audit::{Event, Row};
 use nexus_core::name::ServerName;
 use nexus_core::principal::{Level, PrincipalId};
-use nexus_core::text;
 use nexus_mcp::upstream::config::Source;
 use nexus_mcp::upstream::error::ConfigurationError;
 use nexus_mcp::upstream::pins::Memory;
-use nexus_mcp::upstream::registry::Visibility;
+use nexus_mcp::upstream::registry::{Faulty, Visibility};
 use nexus_mcp::upstream::supervisor::{OfferedTool, Upstream, Which};
 
-use super::{Upstreams, agreement};
+use super::{Upstreams, agreement, faulty};
+use crate::config::mcp;
 
 /// How long an order waits for a server; the socket itself is given up after ten seconds.
 const PATIENCE: Duration = Duration::from_secs(8);
@@ -28,7 +28,7 @@ const MOST_LINES: usize = 1000;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum McpOrder {
-    /// All of them, also those that cannot be used.
+    /// All of them, also those that cannot be used; what is wrong with the files; the hub's working folder.
     List,
     /// `yes` is the digest of the entry that somebody was shown and agreed to.
     Connect {
@@ -99,15 +99,16 @@ impl Upstreams {
                 // It runs as it was before its entry became faulty.
                 row["fault"] = json!(broken.why);
             }
+            if let Some(why) = reading.servers.get(&status.name).and_then(mcp::Server::switched_off) {
+                row["why"] = json!(why);
+            }
             rows.push(row);
         }
-        for (name, broken) in &reading.broken {
-            if !reading.servers.contains_key(name) {
-                let source = format!("{}:{}", broken.file.display(), broken.line);
-                rows.push(json!({ "name": name, "state": "faulty", "why": broken.why, "source": source, "tools": 0 }));
-            }
+        for Faulty { name, why, source } in faulty(&reading) {
+            rows.push(json!({ "name": name, "state": "faulty", "why": why, "source": source, "tools": 0 }));
         }
-        Value::Array(rows)
+        let folder = self.places.here.display().to_string();
+        json!({ "servers": rows, "faults": reading.faults, "warnings": reading.warnings, "folder": folder })
     }
 
     async fn connect(&self, name: &str, yes: Option<&str>) -> Result<McpAnswer> {
@@ -120,6 +121,9 @@ impl Upstreams {
                 None => bail!(ConfigurationError::Unknown(name.to_owned())),
             }
         };
+        if let Some(why) = server.switched_off() {
+            bail!("the server `{name}` is not connected: {why}");
+        }
         if let Source::Project { file, line } = &server.config.source
             && server.config.enabled
             && server.config.endpoint.is_some()
@@ -129,7 +133,7 @@ impl Upstreams {
                 return Ok(McpAnswer::Unagreed {
                     file: file.display().to_string(),
                     line: *line,
-                    entry: text::clean(&nexus_core::redact::text(&server.written)).into_owned(),
+                    entry: server.shown(),
                     digest: server.digest.clone(),
                 });
             }
@@ -173,7 +177,7 @@ impl Upstreams {
         let wanted: Vec<&Upstream> =
             upstreams.iter().filter(|up| name.is_none_or(|name| up.name().as_str() == name)).collect();
         if let (Some(name), true) = (name, wanted.is_empty()) {
-            bail!("the server `{name}` is not connected; `nexus mcp list` says why");
+            return Err(self.not_there(name));
         }
         let told = |upstream: &&Upstream| {
             let offer = upstream.offer();
@@ -186,10 +190,24 @@ impl Upstreams {
         Ok(wanted.iter().map(told).collect())
     }
 
+    /// Why there is nothing of this server.
+    fn not_there(&self, name: &str) -> anyhow::Error {
+        let is_known = self.registry.entries().iter().any(|entry| entry.config.name.as_str() == name);
+        match self.reading.lock().broken.get(name) {
+            Some(broken) if !is_known => anyhow!("the entry of `{name}` is faulty: {}", broken.why),
+            _ if is_known => anyhow!("the server `{name}` is not connected; `nexus mcp list` says why"),
+            _ => anyhow!(ConfigurationError::Unknown(name.to_owned())),
+        }
+    }
+
     async fn allow(&self, name: &str, seen: Vec<(String, String)>) -> Result<Value> {
-        let upstreams = self.registry.all();
+        let mut upstreams = self.registry.all();
+        upstreams.retain(|upstream| upstream.name().as_str() == name);
+        if upstreams.is_empty() {
+            return Err(self.not_there(name));
+        }
         let mut allowed: Vec<String> = Vec::new();
-        for upstream in upstreams.iter().filter(|upstream| upstream.name().as_str() == name) {
+        for upstream in &upstreams {
             if let Ok(tools) = upstream.allow(&Which::Seen(seen.clone())).await {
                 allowed.extend(tools);
             }
@@ -201,9 +219,9 @@ impl Upstreams {
     }
 
     fn logs(&self, name: &str, lines: usize) -> Result<Value> {
-        let log = self.registry.log(&ServerName::new(name));
-        let log = log.ok_or_else(|| anyhow!(ConfigurationError::Unknown(name.to_owned())))?;
-        Ok(serde_json::to_value(log.last(lines.min(MOST_LINES)))?)
+        let lines = self.registry.log_lines(&ServerName::new(name), lines.min(MOST_LINES));
+        let lines = lines.ok_or_else(|| anyhow!(ConfigurationError::Unknown(name.to_owned())))?;
+        Ok(serde_json::to_value(lines)?)
     }
 }
 

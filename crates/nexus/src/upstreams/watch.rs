@@ -15,24 +15,39 @@ const BETWEEN_LOOKS: Duration = Duration::from_millis(500);
 /// What tells one state of a file from another without reading it. None: it is not there.
 type Stamp = Option<(u64, u64, i64, i64, i64)>;
 
-/// Runs until the hub ends.
-pub async fn watch(upstreams: Arc<Upstreams>, stop: CancellationToken) {
-    let files: Arc<[PathBuf]> = upstreams.places.layers().into_iter().map(|layer| layer.file).collect();
-    let mut applied = look(&files).await;
-    let mut reading = read(&upstreams).await;
-    let mut before = applied.clone();
-    loop {
-        tokio::select! {
-            () = tokio::time::sleep(BETWEEN_LOOKS) => {}
-            () = stop.cancelled() => return,
-        }
-        let now = look(&files).await;
-        // Whoever writes a file in several steps has taken the last one when it looks the same twice.
-        let settled = now == before;
-        before = now;
-        if settled && (before != applied || matches!(reading, Outcome::Failed)) {
-            applied = before.clone();
-            reading = read(&upstreams).await;
+/// The files as they were when they were last put into force.
+pub struct Watch {
+    upstreams: Arc<Upstreams>,
+    files: Arc<[PathBuf]>,
+    applied: Vec<Stamp>,
+    reading: Outcome,
+}
+
+impl Watch {
+    /// Reads the files for the first time.
+    pub async fn begin(upstreams: Arc<Upstreams>) -> Self {
+        let files: Arc<[PathBuf]> = upstreams.places.layers().into_iter().map(|layer| layer.file).collect();
+        let applied = look(&files).await;
+        let reading = read(&upstreams).await;
+        Self { upstreams, files, applied, reading }
+    }
+
+    /// Runs until the hub ends.
+    pub async fn run(mut self, stop: CancellationToken) {
+        let mut before = self.applied.clone();
+        loop {
+            tokio::select! {
+                () = tokio::time::sleep(BETWEEN_LOOKS) => {}
+                () = stop.cancelled() => return,
+            }
+            let now = look(&self.files).await;
+            // Whoever writes a file in several steps has taken the last one when it looks the same twice.
+            let settled = now == before;
+            before = now;
+            if settled && (before != self.applied || matches!(self.reading, Outcome::Failed)) {
+                self.applied = before.clone();
+                self.reading = read(&self.upstreams).await;
+            }
         }
     }
 }

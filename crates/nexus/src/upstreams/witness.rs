@@ -37,7 +37,7 @@ impl Witness for Recorder {
             }
             Happened::Held { tools } => {
                 let tools = shown(tools);
-                warn!(upstream = %server, "tools of the upstream server `{server}` are new or changed: {tools}; `nexus mcp tools` shows how");
+                warn!(upstream = %server, "tools of the upstream server `{server}` are new or changed: {tools}; `nexus mcp tools {server}` shows how");
                 format!("{server}: held back {tools}")
             }
             Happened::Allowed { tools } => format!("{server}: allowed {}", shown(tools)),

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 use tokio::process::Child;
 
-use crate::support::{Hub, Program, Ran, Stdio, secret, signal, test_server, within};
+use crate::support::{Hub, Program, Ran, Stdio, hostile, secret, signal, test_server, within};
 
 /// Runs the REPL with these lines on its stdin.
 async fn typed(program: Program, script: &str) -> Ran {
@@ -21,6 +21,13 @@ async fn typed(program: Program, script: &str) -> Ran {
     .await;
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     Ran { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
+}
+
+/// The code of the call that waits.
+#[track_caller]
+fn code_in(ran: &Ran) -> String {
+    let behind = ran.stderr.split("it waits for a yes, code ").nth(1).unwrap_or_else(|| panic!("{ran:?}"));
+    behind.split_whitespace().next().unwrap().to_owned()
 }
 
 async fn repl(hub: &Hub, script: &str) -> Ran {
@@ -95,7 +102,7 @@ async fn a_write_waits_until_its_code_is_approved() {
     let call = format!("/call write_file path={} content=hi\n", path.display());
     let waits = repl(&hub, &call).await;
     assert_eq!(waits.code, Some(1), "{waits:?}");
-    let code = waits.stderr.split("here: /approve ").nth(1).unwrap().split_whitespace().next().unwrap().to_owned();
+    let code = code_in(&waits);
     assert!(!path.exists());
     let ran = repl(&hub, &format!("/approve {code}\n{call}/revoke\n")).await;
     assert_eq!(ran.code, Some(0), "{ran:?}");
@@ -173,9 +180,12 @@ async fn upstream_servers_are_listed_connected_with_a_consent_given_beforehand_a
     let each = repl(&hub, "/mcp connect each --per-tool\n/call mcp_each_add a=2 b=3\n").await;
     assert!(each.stdout.starts_with("each: ready") && !each.stdout.contains("\n5\n"), "{each:?}");
     assert_eq!(each.code, Some(1), "{each:?}");
-    let code = each.stderr.split("here: /approve ").nth(1).unwrap().split_whitespace().next().unwrap().to_owned();
+    let code = code_in(&each);
     let once = repl(&hub, &format!("/approve {code} once\n/call mcp_each_add a=2 b=3\n")).await.ok();
     assert!(once.ends_with("5\n"), "{once}");
+
+    let wider = "/mcp connect each --per-tool\n/mcp connect each --allow-all\n/call mcp_each_add a=2 b=3\n";
+    assert!(repl(&hub, wider).await.ok().ends_with("\n5\n"), "a wider consent takes the place of a narrower one");
 
     let away = repl(&hub, "/mcp connect away --allow-all\n").await;
     assert_eq!(away.code, Some(1), "{away:?}");
@@ -185,6 +195,86 @@ async fn upstream_servers_are_listed_connected_with_a_consent_given_beforehand_a
     let ran = repl(&hub, "/approve\n/mcp disconnect calc\n/mcp\n").await.ok();
     let row = ran.lines().find(|line| line.trim_start().starts_with("calc ")).unwrap();
     assert!(row.contains("stopped"), "{ran}");
+}
+
+#[tokio::test]
+async fn what_waits_is_told_to_a_person_in_words_for_people() {
+    let script = "/call write_file path=/nowhere/x content=hi\n";
+    let here = repl(&Hub::start().await, script).await;
+    let code = code_in(&here);
+    assert!(here.stderr.contains("write_file on local: write"), "{here:?}");
+    assert!(here.stderr.contains(&format!("/approve {code} allows it once")), "{here:?}");
+    let hub = Hub::start().yaml("approval: { mode: operator }").await;
+    let there = repl(&hub, script).await;
+    let code = code_in(&there);
+    assert!(there.stderr.contains(&format!("`nexus approve {code}` at the hub's command line")), "{there:?}");
+    assert!(!there.stderr.contains("/approve"), "{there:?}");
+    for told in [here.stderr, there.stderr] {
+        assert!(!told.contains("Tell the operator") && !told.contains("approve_writes"), "{told}");
+    }
+}
+
+#[tokio::test]
+async fn a_person_at_a_terminal_answers_an_old_server_and_widens_a_consent() {
+    let servers = json!({ "old": hostile("good"), "calc": test_server() });
+    let hub = Hub::start().upstreams(&servers).await;
+    hub.upstreams_are_ready(&servers).await;
+    let script = [
+        ("nexus> ", Some("/call mcp_old_ask message=whose")),
+        ("3) No", Some("1")),
+        ("[MCP:old] whose", None),
+        ("text", Some("Ada")),
+        (r#"heard {"action": "accept", "content": {"name": "Ada"}}"#, None),
+        ("nexus> ", Some("/call mcp_old_slow steps=1000 each_ms=50")),
+        ("step 2", Some("^C")),
+        ("cancelled", None),
+        ("nexus> ", Some("/mcp connect calc --per-tool")),
+        ("nexus> ", Some("/call mcp_calc_add a=1 b=1")),
+        ("3) No", Some("3")),
+        ("nexus> ", Some("/mcp connect calc --allow-all")),
+        ("nexus> ", Some("/call mcp_calc_add a=2 b=3")),
+        ("5\r", None),
+        ("nexus> ", Some("/quit")),
+    ];
+    let sat = hub.program(&["repl"]).at_a_terminal(&script).await;
+    assert_eq!(sat.code, Some(0), "{}", sat.stdout);
+}
+
+#[tokio::test]
+async fn a_call_from_a_terminal_asks_there_whatever_has_to_be_asked() {
+    let servers = json!({ "old": hostile("good") });
+    let hub = Hub::start().upstreams(&servers).await;
+    hub.upstreams_are_ready(&servers).await;
+    let script = [("3) No", Some("1")), ("[MCP:old] whose", None), ("text", Some("Ada")), (r#""name": "Ada""#, None)];
+    let sat = hub.program(&["call", "mcp_old_ask", r#"{"message":"whose"}"#]).at_a_terminal(&script).await;
+    assert_eq!(sat.code, Some(0), "{}", sat.stdout);
+}
+
+#[tokio::test]
+async fn a_tool_that_is_held_back_is_told_to_be_so() {
+    let servers = json!({ "h": hostile("changing") });
+    let hub = Hub::start().robot().upstreams(&servers).await;
+    hub.upstreams_are_ready(&servers).await;
+    hub.robot().call("mcp_h_change", json!({})).await;
+    hub.upstream_reaches("h", |now| now["held"].as_array().map_or(0, Vec::len) == 2).await;
+    for call in ["/call mcp_h_late", "/call mcp_h_late {}", "/tools mcp_h_late"] {
+        let ran = repl(&hub, call).await;
+        assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""), "{ran:?}");
+        assert!(ran.stderr.contains("`mcp_h_late` is held back"), "{ran:?}");
+        assert!(ran.stderr.contains("/mcp tools h") && ran.stderr.contains("nexus mcp allow h late"), "{ran:?}");
+    }
+    let rest = repl(&hub, "/mcp tools h\n").await.ok();
+    assert!(rest.contains("endpoint") && rest.contains("mcp_h_late"), "{rest}");
+}
+
+#[tokio::test]
+async fn a_person_goes_on_at_a_hub_that_speaks_only_the_new_era() {
+    let hub = Hub::start().yaml("server: { protocol: modern }").await;
+    let path = hub.path("note");
+    let call = format!("/call write_file path={} content=hi", path.display());
+    let script = [("nexus> ", Some(call.as_str())), ("3) No", Some("1")), ("nexus> ", Some("/quit"))];
+    let sat = hub.program(&["repl"]).at_a_terminal(&script).await;
+    assert_eq!((sat.code, std::fs::read_to_string(&path).ok().as_deref()), (Some(0), Some("hi")), "{}", sat.stdout);
 }
 
 #[tokio::test]
@@ -218,6 +308,9 @@ async fn the_test_server_serves_http_without_a_key_and_ends_on_a_signal() {
     let ran = typed(program, "/call add a=2 b=3\n/call echo message=hi\n/tools\n").await;
     assert!(ran.stdout.starts_with("5\nhi\n"), "{ran:?}");
     assert_eq!(ran.code, Some(0), "{ran:?}");
+    let program = Program::new(&["repl", "--url", &url, "--key", "whatever"]).data(&folder.path().join("data"));
+    let ran = typed(program.current_dir(folder.path()), "/call add a=2 b=3\n").await;
+    assert_eq!(ran.ok(), "5\n", "a key that it did not ask for is no reason to refuse");
     signal(server.id().unwrap(), rustix::process::Signal::TERM);
     assert!(within("the end of the test server", server.wait()).await.unwrap().success());
 }

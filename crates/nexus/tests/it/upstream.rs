@@ -4,6 +4,7 @@ mod alive;
 mod calls;
 mod configured;
 mod consent;
+mod files;
 mod hostile;
 mod lists;
 mod login;

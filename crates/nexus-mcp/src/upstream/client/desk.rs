@@ -29,6 +29,9 @@ const OUTBOX: usize = 64;
 /// Bytes of a notification's parameters. Larger ones are of no use to anybody, and those who keep some must not burst.
 const LARGEST_NOTICE: usize = 64 * 1024;
 
+/// Bytes of a message whose result is not copied.
+const LARGE: usize = 256 * 1024;
+
 /// The inbox of one connection.
 pub(super) struct Desk {
     pub host: Arc<dyn Host>,
@@ -195,6 +198,28 @@ impl Desk {
         }
     }
 
+    /// The result of a large answer is cut out of its message in place.
+    fn arrived_large(&self, message: Vec<u8>, within: Option<u64>) {
+        let Some((id, place)) = said::large_result(&message) else {
+            return said::each(&message, |said| self.hear(said, within));
+        };
+        let waiting = self.table.lock().take(id);
+        match waiting {
+            Some(waiting) => waiting.settle(outcome::cut_out(message, place)),
+            None if self.table.lock().is_late(Some(id)) => {}
+            None => self.unrelated(within),
+        }
+    }
+
+    fn hear(&self, said: Said<'_>, within: Option<u64>) {
+        match said {
+            Said::Answer { id, answer } => self.answered(id, answer, within),
+            Said::Notice { method, params } => self.noticed(&method, params, within),
+            Said::Question { id, method, params } => self.questioned(id, &method, params, within),
+            Said::Noise => self.unrelated(within),
+        }
+    }
+
     /// Counts a message that nobody can use, against those who wait.
     pub(super) fn unrelated(&self, within: Option<u64>) {
         let flooded = self.table.lock().count_unrelated(within);
@@ -207,12 +232,10 @@ impl Desk {
 
 impl Inbox for Desk {
     fn arrived(&self, message: Vec<u8>, within: Option<u64>) {
-        said::each(&message, |said| match said {
-            Said::Answer { id, answer } => self.answered(id, answer, within),
-            Said::Notice { method, params } => self.noticed(&method, params, within),
-            Said::Question { id, method, params } => self.questioned(id, &method, params, within),
-            Said::Noise => self.unrelated(within),
-        });
+        if message.len() > LARGE {
+            return self.arrived_large(message, within);
+        }
+        said::each(&message, |said| self.hear(said, within));
     }
 
     fn failed(&self, request: u64, error: TransportError) {

@@ -5,37 +5,37 @@ use std::marker::PhantomData;
 
 use serde::de::{Deserialize, Deserializer, IgnoredAny, SeqAccess, Visitor};
 
-/// Entries that are kept: one more than any limit, so that too many can still be seen.
+/// Entries of a list that are kept: one more than any limit, so that too many can still be seen.
 const KEPT: usize = 5001;
 
-/// The beginning of a list. The rest is read over: a server could make ten megabytes of `1,1,1,…` into a hundred.
+/// The first `MOST` of a list. The rest is read over: a server could make ten megabytes of `1,1,1,…` into a hundred.
 #[derive(Debug)]
-pub(super) struct Few<T>(pub Vec<T>);
+pub(super) struct Few<T, const MOST: usize = KEPT>(pub Vec<T>);
 
-impl<T> Default for Few<T> {
+impl<T, const MOST: usize> Default for Few<T, MOST> {
     fn default() -> Self {
         Self(Vec::new())
     }
 }
 
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Few<T> {
+impl<'de, T: Deserialize<'de>, const MOST: usize> Deserialize<'de> for Few<T, MOST> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_seq(Keeping(PhantomData))
     }
 }
 
-struct Keeping<T>(PhantomData<T>);
+struct Keeping<T, const MOST: usize>(PhantomData<T>);
 
-impl<'de, T: Deserialize<'de>> Visitor<'de> for Keeping<T> {
-    type Value = Few<T>;
+impl<'de, T: Deserialize<'de>, const MOST: usize> Visitor<'de> for Keeping<T, MOST> {
+    type Value = Few<T, MOST>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a list")
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Few<T>, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Few<T, MOST>, A::Error> {
         let mut kept = Vec::new();
-        while kept.len() < KEPT {
+        while kept.len() < MOST {
             match list.next_element()? {
                 Some(entry) => kept.push(entry),
                 None => return Ok(Few(kept)),

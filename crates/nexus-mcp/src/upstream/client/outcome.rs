@@ -19,8 +19,22 @@ pub(super) type Answer = Result<Box<RawValue>, RequestError>;
 pub(super) fn read(answer: Result<&RawValue, &RawValue>) -> Answer {
     match answer {
         Ok(result) if result.get().starts_with('{') => Ok(result.to_owned()),
+        Ok(result) if result.get() == "null" => {
+            Err(failed(ProtocolError::Nonsense("it has neither a result nor an error".into()), Delivery::Answered))
+        }
         Ok(_) => Err(failed(ProtocolError::Nonsense("its result is not an object".into()), Delivery::Answered)),
         Err(error) => Err(failed(refusal(error), Delivery::Answered)),
+    }
+}
+
+/// The same for a result that stands at this place of its message: the message becomes it.
+pub(super) fn cut_out(mut message: Vec<u8>, place: std::ops::Range<usize>) -> Answer {
+    message.truncate(place.end);
+    message.drain(..place.start);
+    let result = String::from_utf8(message).ok().and_then(|text| RawValue::from_string(text).ok());
+    match result {
+        Some(result) if result.get().starts_with('{') => Ok(result),
+        _ => Err(failed(ProtocolError::Nonsense("its result is not an object".into()), Delivery::Answered)),
     }
 }
 

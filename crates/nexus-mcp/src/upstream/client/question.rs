@@ -82,14 +82,14 @@ impl Desk {
             _ => return self.unrelated(within),
         };
         if method == "ping" {
-            return self.answer_now(&id, &Ok("{}".to_owned()), within);
+            return self.answer_now(&id, Ok("{}".to_owned()), within);
         }
         match self.questions.open(&id) {
             Some(open) => self.put(open, method, params, within),
             None => {
                 self.unrelated(within);
                 let busy = RpcError::new(NOT_NOW, "too many questions are open", 200);
-                self.answer_now(&id, &Err(busy), within);
+                self.answer_now(&id, Err(busy), within);
             }
         }
     }
@@ -116,12 +116,12 @@ impl Desk {
                 () = over.cancelled() => return,
             };
             // An error means that the connection is gone, and the question with it.
-            let _ = outbox.send(bare(wire::response(&open.id, &answer), "")).await;
+            let _ = outbox.send(bare(wire::response(&open.id, answer), "")).await;
         });
     }
 
     /// Without waiting: a server that asks faster than it reads gets no answer.
-    fn answer_now(&self, id: &RequestId, answer: &Result<String, RpcError>, within: Option<u64>) {
+    fn answer_now(&self, id: &RequestId, answer: Result<String, RpcError>, within: Option<u64>) {
         if self.outbox.try_send(bare(wire::response(id, answer), "")).is_err() {
             self.unrelated(within);
         }

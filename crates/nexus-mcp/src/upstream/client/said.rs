@@ -5,6 +5,8 @@ use std::borrow::Cow;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
+use super::few::Few;
+
 /// One message.
 #[derive(Debug)]
 pub(super) enum Said<'a> {
@@ -50,13 +52,25 @@ fn present<'de: 'a, 'a, D: Deserializer<'de>>(deserializer: D) -> Result<Option<
 /// Gives each message in `bytes` to `hear`.
 pub(super) fn each<'a>(bytes: &'a [u8], mut hear: impl FnMut(Said<'a>)) {
     match bytes.iter().find(|byte| !byte.is_ascii_whitespace()) {
-        Some(b'[') => match serde_json::from_slice::<Vec<&RawValue>>(bytes) {
-            Ok(batch) => {
-                batch.into_iter().take(LONGEST_BATCH).for_each(|item| hear(Said::read(item.get().as_bytes())));
-            }
+        Some(b'[') => match serde_json::from_slice::<Few<&RawValue, LONGEST_BATCH>>(bytes) {
+            Ok(Few(batch)) => batch.into_iter().for_each(|item| hear(Said::read(item.get().as_bytes()))),
             Err(_) => hear(Said::Noise),
         },
         _ => hear(Said::read(bytes)),
+    }
+}
+
+/// Where the result stands in a message that is one good answer and nothing else.
+pub(super) fn large_result(message: &[u8]) -> Option<(u64, std::ops::Range<usize>)> {
+    if message.trim_ascii_start().first() != Some(&b'{') {
+        return None;
+    }
+    match Said::read(message) {
+        Said::Answer { id: Some(id), answer: Ok(result) } => {
+            let start = result.get().as_ptr().addr() - message.as_ptr().addr();
+            Some((id, start..start + result.get().len()))
+        }
+        _ => None,
     }
 }
 
@@ -70,6 +84,8 @@ impl<'a> Said<'a> {
             (None, id, Some(result), None) => Self::Answer { id: id.and_then(number), answer: Ok(result) },
             // Some servers write `"result": null` beside an error.
             (None, id, _, Some(error)) => Self::Answer { id: id.and_then(number), answer: Err(error) },
+            // Neither a result nor an error: whoever waits for it has waited long enough.
+            (None, Some(id), None, None) => Self::Answer { id: number(id), answer: Ok(RawValue::NULL) },
             _ => Self::Noise,
         }
     }
@@ -126,6 +142,8 @@ mod tests {
         check(r#"{"jsonrpc":"2.0","id":-7,"result":{}}"#, "answer None true");
         check(r#"{"jsonrpc":"2.0","id":null,"error":{}}"#, "answer None false");
         check(r#"{"jsonrpc":"2.0","id":7,"result":null,"error":{}}"#, "answer Some(7) false");
+        check(r#"{"jsonrpc":"2.0","id":7}"#, "answer Some(7) true");
+        check(r#"{"jsonrpc":"2.0","id":null}"#, "noise");
         check(r#"{"jsonrpc":"2.0","method":"n\u0031"}"#, "notice n1");
         check(r#"{"jsonrpc":"2.0","id":"a","method":"ping"}"#, "question \"a\" ping");
         check(r#"[{"jsonrpc":"2.0","method":"a"},{"id":1,"result":1}, 5]"#, "notice a, answer Some(1) true, noise");
@@ -139,6 +157,13 @@ mod tests {
         fn check(text: &str, expected: &str) {
             assert_eq!(kinds(text), expected, "{text}");
         }
+    }
+
+    #[test]
+    fn of_a_batch_only_the_beginning_is_heard() {
+        let notices = |count: usize| format!("[{}1]", r#"{"method":"a"},"#.repeat(count));
+        assert_eq!(kinds(&notices(LONGEST_BATCH + 1_000)).matches("notice").count(), LONGEST_BATCH);
+        assert_eq!(kinds(&format!("[{}]", r#"{"method":"a"},"#.repeat(LONGEST_BATCH + 1))), "noise", "it has no end");
     }
 
     proptest! {

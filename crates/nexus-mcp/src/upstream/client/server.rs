@@ -1,6 +1,6 @@
 //! What a server says of itself, bounded before anybody sees it.
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 use nexus_core::session::Era;
@@ -72,25 +72,35 @@ pub(super) struct Hello {
     pub protocol_version: Option<String>,
     pub supported_versions: Option<Vec<String>>,
     capabilities: Value,
+    #[serde(deserialize_with = "if_it_fits")]
     server_info: Option<Implementation>,
+    #[serde(deserialize_with = "if_it_fits")]
     instructions: Option<String>,
-    #[serde(rename = "_meta")]
+    #[serde(rename = "_meta", deserialize_with = "if_it_fits")]
     meta: Meta,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Meta {
-    #[serde(rename = "io.modelcontextprotocol/serverInfo")]
+    #[serde(rename = "io.modelcontextprotocol/serverInfo", deserialize_with = "if_it_fits")]
     server_info: Option<Implementation>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Implementation {
+    #[serde(deserialize_with = "if_it_fits")]
     name: String,
+    #[serde(deserialize_with = "if_it_fits")]
     title: Option<String>,
+    #[serde(deserialize_with = "if_it_fits")]
     version: String,
+}
+
+/// What is only shown to people is not worth a connection: of another kind than it should be, it counts as not said.
+fn if_it_fits<'de, D: Deserializer<'de>, T: serde::de::DeserializeOwned + Default>(from: D) -> Result<T, D::Error> {
+    Ok(serde_json::from_value(Value::deserialize(from)?).unwrap_or_default())
 }
 
 impl Hello {
@@ -148,6 +158,21 @@ mod tests {
         assert_eq!(info.instructions.as_ref().map(|text| text.chars().count()), Some(LONGEST_INSTRUCTIONS + 1));
         assert!(info.tells_of(Changed::Tools) && info.has("prompts") && !info.tells_of(Changed::Prompts));
         assert!(!info.has("resources"));
+    }
+
+    #[test]
+    fn what_is_shown_of_a_server_and_does_not_fit_is_left_out_and_the_rest_stands() {
+        let hello = json!({
+            "capabilities": { "tools": {} },
+            "serverInfo": { "name": "good", "title": { "en": "x" }, "version": 2 },
+            "instructions": ["a"],
+            "_meta": "x",
+        });
+        let info = Hello::parse(&hello.to_string()).unwrap().into_info(Era::Legacy, "2025-11-25").unwrap();
+        assert_eq!((info.name.as_str(), info.title.as_ref(), info.version.as_str()), ("good", None, ""));
+        assert!(info.has("tools") && info.instructions.is_none());
+        let hello = json!({ "serverInfo": "x", "capabilities": {} });
+        assert_eq!(Hello::parse(&hello.to_string()).unwrap().into_info(Era::Legacy, "2025-11-25").unwrap().name, "");
     }
 
     #[test]

@@ -2,10 +2,12 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
 
 use super::Listener;
 use super::outcome::Answer;
@@ -16,7 +18,10 @@ use crate::upstream::error::TransportError;
 pub(super) const MOST_UNRELATED: usize = 100;
 
 /// Requests that were given up and whose answers may still come.
-const MOST_LATE: usize = 256;
+const MOST_LATE: usize = 1024;
+
+/// For so long a server that has not answered may still work on a request that was given up, and ask about it.
+const LONGEST_LATE: Duration = Duration::from_secs(600);
 
 /// Kept under a lock. What is taken out is dropped after the lock is given back: a listener may own what uses it.
 #[derive(Default)]
@@ -26,8 +31,8 @@ pub(super) struct Table {
     waiting: BTreeMap<u64, Waiting>,
     /// Requests that last as long as the connection, and are not failed by what is unrelated to them.
     lasting: HashMap<u64, Waiting>,
-    /// Ids that were given up; one answer to each is no surprise.
-    late: VecDeque<u64>,
+    /// Those that were given up; one answer to each is no surprise.
+    late: VecDeque<Late>,
     /// Messages so far that had nothing to do with anything.
     unrelated: usize,
     closed: Option<TransportError>,
@@ -46,6 +51,21 @@ pub(super) struct Waiting {
     accepted: Option<CancellationToken>,
     /// Questions that belong to it end with it; made with the first of them.
     questions: Option<CancellationToken>,
+}
+
+/// A request that was given up. Its server may not know yet, and still ask.
+struct Late {
+    id: u64,
+    since: Instant,
+    asker: Asker,
+}
+
+/// Whom questions about a request would have gone to.
+enum Asker {
+    /// They were not for anybody.
+    Nobody,
+    /// The listener's session, where it is known.
+    Session(Option<Uuid>),
 }
 
 /// How long a request means to wait.
@@ -99,21 +119,32 @@ impl Table {
 
     /// Those of one answer each; not those that last.
     pub(super) fn take_waiting(&mut self) -> Vec<Waiting> {
-        std::mem::take(&mut self.waiting).into_values().collect()
+        let waiting = std::mem::take(&mut self.waiting);
+        waiting.iter().for_each(|(id, waiting)| self.note_late(*id, waiting.asker()));
+        waiting.into_values().collect()
     }
 
     /// Notes that an answer may come for which nobody waits any more.
     pub(super) fn give_up(&mut self, id: u64) -> Option<Waiting> {
+        let waiting = self.take(id);
+        self.note_late(id, waiting.as_ref().map_or(Asker::Nobody, Waiting::asker));
+        waiting
+    }
+
+    /// What is noted first stays: it was said by who still knew the request.
+    fn note_late(&mut self, id: u64, asker: Asker) {
+        if self.late.iter().any(|late| late.id == id) {
+            return;
+        }
         if self.late.len() == MOST_LATE {
             self.late.pop_front();
         }
-        self.late.push_back(id);
-        self.take(id)
+        self.late.push_back(Late { id, since: Instant::now(), asker });
     }
 
     /// Whether such an answer was to be expected. Once for each request.
     pub(super) fn is_late(&mut self, id: Option<u64>) -> bool {
-        let place = self.late.iter().position(|late| Some(*late) == id);
+        let place = self.late.iter().position(|late| Some(late.id) == id);
         place.and_then(|place| self.late.remove(place)).is_some()
     }
 
@@ -164,21 +195,22 @@ impl Table {
             let Some(waiting) = waiting else { return Vec::new() };
             waiting.strays += 1;
             let flooded = waiting.strays > MOST_UNRELATED;
-            return flooded.then(|| self.take(id)).flatten().into_iter().collect();
+            return flooded.then(|| self.give_up(id)).flatten().into_iter().collect();
         }
         self.unrelated += 1;
         let mut flooded = Vec::new();
-        while let Some(first) = self.waiting.first_entry() {
-            if self.unrelated - first.get().unrelated_before <= MOST_UNRELATED {
+        while let Some((id, first)) = self.waiting.first_key_value() {
+            if self.unrelated - first.unrelated_before <= MOST_UNRELATED {
                 break;
             }
-            flooded.push(first.remove());
+            let id = *id;
+            flooded.extend(self.give_up(id));
         }
         flooded
     }
 
     /// The request on whose stream something came; on a shared stream the only one that listens, or the first of those
-    /// that are all for one session.
+    /// that are all for one session. Nobody, while it may be about a request that somebody else has given up.
     pub(super) fn concerned(&mut self, within: Option<u64>) -> Option<Concerned> {
         let id = match within {
             Some(id) => id,
@@ -187,6 +219,9 @@ impl Table {
                 let (id, first) = listening.next()?;
                 let session = first.session();
                 if listening.any(|(_, other)| session.is_none() || other.session() != session) {
+                    return None;
+                }
+                if self.late.iter().any(|late| late.may_be_of_another(session)) {
                     return None;
                 }
                 *id
@@ -214,7 +249,20 @@ impl Waiting {
         }
     }
 
-    fn session(&self) -> Option<uuid::Uuid> {
+    fn session(&self) -> Option<Uuid> {
         self.listener.as_ref().and_then(|listener| listener.session())
+    }
+
+    fn asker(&self) -> Asker {
+        self.listener.as_ref().map_or(Asker::Nobody, |listener| Asker::Session(listener.session()))
+    }
+}
+
+impl Late {
+    fn may_be_of_another(&self, session: Option<Uuid>) -> bool {
+        match self.asker {
+            Asker::Nobody => false,
+            Asker::Session(own) => (own.is_none() || own != session) && self.since.elapsed() < LONGEST_LATE,
+        }
     }
 }

@@ -21,10 +21,16 @@ const RESOURCE_NOT_FOUND: i64 = -32002;
 enum Failure {
     #[error("the server `{server}` answered with an error: {message} ({code})")]
     Said { server: ServerName, code: i64, message: String },
-    #[error("the server `{server}` did not do it")]
-    Request { server: ServerName, source: RequestError },
-    #[error("the server `{server}` answered, and {source}")]
-    Result { server: ServerName, source: BadResult },
+    #[error("the request to the server `{server}` was not sent: {why}")]
+    NotSent { server: ServerName, why: RequestError },
+    #[error("no answer from the server `{server}`: {why}")]
+    Unanswered { server: ServerName, why: RequestError },
+    #[error("the server `{server}` refused: {why}")]
+    Refused { server: ServerName, why: RequestError },
+    #[error("the answer of the server `{server}` makes no sense: {why}")]
+    Nonsense { server: ServerName, why: String },
+    #[error("the server `{server}` answered, and {why}")]
+    Result { server: ServerName, why: BadResult },
     #[error("the server `{server}` wants to ask something that cannot be passed on")]
     Question { server: ServerName, source: BadQuestion },
 }
@@ -64,15 +70,17 @@ pub(super) fn request(server: &ServerName, kind: Kind, error: RequestError, exch
             false => failed,
         };
     }
-    let hint = match error.delivery {
-        Delivery::NotSent => Some("nothing was sent, so nothing has happened; trying again is safe"),
-        Delivery::MayHaveHappened => Some(LOOK_FIRST),
-        Delivery::Answered => None,
-    };
-    let failed = ToolError::failed(Failure::Request { server, source: error });
-    match hint {
-        Some(hint) => failed.hint(hint),
-        None => failed,
+    match (error.delivery, &error.error) {
+        (Delivery::NotSent, _) => ToolError::failed(Failure::NotSent { server, why: error })
+            .hint("nothing has happened; trying again is safe"),
+        (Delivery::MayHaveHappened, _) => {
+            ToolError::failed(Failure::Unanswered { server, why: error }).hint(LOOK_FIRST)
+        }
+        // It says nothing that could be understood, so it may have done anything.
+        (Delivery::Answered, UpstreamError::Protocol(ProtocolError::Nonsense(why))) => {
+            ToolError::failed(Failure::Nonsense { server, why: why.clone() }).hint(LOOK_FIRST)
+        }
+        (Delivery::Answered, _) => ToolError::failed(Failure::Refused { server, why: error }),
     }
 }
 
@@ -92,7 +100,7 @@ fn protocol_error(server: &ServerName, kind: Kind, caller: Era, code: i64, messa
 
 /// Its answer is no result.
 pub(super) fn result(server: &ServerName, error: BadResult) -> ToolError {
-    ToolError::failed(Failure::Result { server: server.clone(), source: error }).hint(LOOK_FIRST)
+    ToolError::failed(Failure::Result { server: server.clone(), why: error }).hint(LOOK_FIRST)
 }
 
 pub(super) fn question(server: &ServerName, error: BadQuestion) -> ToolError {
@@ -122,7 +130,12 @@ mod tests {
         let late = told(ProtocolError::Late(Duration::from_secs(30)), Delivery::MayHaveHappened);
         assert!(late.contains("`github`") && late.contains("30 s") && late.contains(LOOK_FIRST), "{late}");
         let closed = told(TransportError::Closed("exited with code 1".into()), Delivery::NotSent);
-        assert!(closed.contains("exited with code 1") && closed.contains("nothing was sent"), "{closed}");
+        assert!(closed.contains("was not sent") && closed.contains("nothing has happened"), "{closed}");
+        assert_eq!(closed.matches("exited with code 1").count(), 1, "{closed}");
+        let refused = TransportError::Http { url: "http://x/".into(), status: 404, body: "no".into() };
+        let refused = told(refused, Delivery::Answered);
+        assert!(refused.contains("the server `github` refused: http://x/ answered HTTP 404"), "{refused}");
+        assert!(late.contains("no answer from the server `github`: ") && !late.contains("did not do it"), "{late}");
         let rpc = ProtocolError::Rpc { code: -32602, message: "no such repo".into(), data: None };
         let said = told(rpc, Delivery::Answered);
         assert!(said.contains("`github`") && said.contains("no such repo") && said.contains("schema"), "{said}");

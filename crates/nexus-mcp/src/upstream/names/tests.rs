@@ -89,6 +89,27 @@ fn servers_that_sound_alike_can_be_told_apart() {
 }
 
 #[test]
+fn names_depend_on_which_servers_there_are_and_on_nothing_else() {
+    let names: Vec<ServerName> = ["A-B", "a_b", "A B", "a", "日本"].map(ServerName::new).into();
+    let mut servers: Vec<_> = names.iter().map(|name| (name, None)).collect();
+    let before = namings(&servers);
+    servers.reverse();
+    assert_eq!(namings(&servers), before);
+    let of = |server: &str, tool: &str| {
+        let naming = &before[&ServerName::new(server)];
+        Names::of(naming, [tool], &Claims::default()).exposed(tool).unwrap().to_string()
+    };
+    assert_eq!(of("a_b", "add"), "mcp_a_b_add", "who is called exactly that");
+    let (one, two) = (of("A-B", "add"), of("A B", "add"));
+    assert!(one != two && [&one, &two].iter().all(|name| name.starts_with("mcp_a_b_") && name.ends_with("_add")));
+    assert!(of("a", "b_add").starts_with("mcp_a_b_add_"), "such a name is the other's, whether it is there or not");
+    assert_eq!(of("a", "add"), "mcp_a_add");
+    let alone = [(&names[0], None)];
+    assert_eq!(Names::of(&namings(&alone)[&names[0]], ["add"], &Claims::default()).len(), 1);
+    assert_eq!(namings(&alone)[&names[0]], Naming::new(&names[0], None), "alone it has the plain names");
+}
+
+#[test]
 fn uris_get_a_scheme_of_their_server_and_lose_it_again() {
     check("GitHub API", None, "test://x", "mcp-github-api+test://x");
     check("x", None, "test://template/{id}/data", "mcp-x+test://template/{id}/data");

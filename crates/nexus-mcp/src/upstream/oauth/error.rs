@@ -5,11 +5,13 @@ use std::io;
 use nexus_core::text;
 use thiserror::Error;
 
+use crate::upstream::error::behind;
+
 #[derive(Debug, Error)]
 pub enum OAuthError {
     #[error("{reason}")]
     Unreachable { reason: String },
-    #[error("{url} answered HTTP {status}: {said}")]
+    #[error("{url} answered HTTP {status}{}", behind(said))]
     Answered { url: String, status: u16, said: String },
     /// Metadata or an answer that must not be used.
     #[error("{0}")]

@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use url::{Host, Url};
 
 use nexus_core::audit::Sink;
-use nexus_system::outbound::{Calling, Named, OutboundError, Outlet, Reach, SafeUrl};
+use nexus_system::outbound::{Calling, Named, OutboundError, Outlet, Reach, Redirects, SafeUrl};
 
 use super::error::{OAuthError, shown};
 use crate::upstream::config::HttpEndpoint;
@@ -106,6 +106,8 @@ impl Web {
             vec![("accept".to_owned(), "application/json".to_owned()), ("content-type".to_owned(), kind.to_owned())];
         calling.own_headers.extend(authorization.map(|value| ("authorization".to_owned(), value.to_owned())));
         calling.body = text.into();
+        // It holds codes, tokens and secrets, which are for this server alone.
+        calling.redirects = Redirects::SameOrigin;
         let (status, body) = self.send(calling).await?;
         if (200..300).contains(&status) {
             // Without the answer: it has the tokens in it.
@@ -169,7 +171,9 @@ fn answered(place: &Url, status: u16, body: &[u8]) -> OAuthError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use axum::response::Redirect;
     use nexus_core::audit::Nowhere;
+    use nexus_core::tasks::Tasks;
 
     #[test]
     fn addresses_that_a_server_names_are_encrypted_or_near() {
@@ -187,6 +191,27 @@ mod tests {
         fn check(server: &str, address: &str, expected: bool) {
             let web = Web::new(&HttpEndpoint::new(server), Arc::new(Nowhere)).unwrap();
             assert_eq!(web.parse(address).is_ok(), expected, "{server} names {address}");
+        }
+    }
+
+    #[tokio::test]
+    async fn the_secrets_of_a_login_are_not_led_to_another_server() {
+        let elsewhere = serve(axum::Router::new().fallback(async || "{}")).await;
+        let there = elsewhere.to_string();
+        let first = serve(axum::Router::new().fallback(async move || Redirect::temporary(&there))).await;
+        let mut endpoint = HttpEndpoint::new(first.as_str());
+        endpoint.allow_private.some = vec!["127.0.0.1".to_owned()];
+        let web = Web::new(&endpoint, Arc::new(Nowhere)).unwrap();
+        let post = |place| web.post::<serde_json::Value>(place, Body::Form("code=secret".to_owned()), None);
+        let led = post(&first).await.unwrap_err();
+        assert!(led.to_string().contains("leads elsewhere"), "{led}");
+        post(&elsewhere).await.unwrap();
+
+        async fn serve(app: axum::Router) -> Url {
+            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let url = Url::parse(&format!("http://{}/", listener.local_addr().unwrap())).unwrap();
+            Tasks::new().spawn("server", async move { axum::serve(listener, app).await });
+            url
         }
     }
 

@@ -42,13 +42,11 @@ pub(super) fn checked(tool: &OfferedTool, args: &Arguments) -> ToolResult<Map<St
     }
 }
 
-/// The parameters of `tools/call`, the arguments as they came.
-pub(super) fn fields(original: &str, args: &Arguments) -> String {
-    let name = quoted(original);
-    match args {
-        Arguments::Raw(raw) => format!(r#""name":{name},"arguments":{}"#, raw.get()),
-        Arguments::Tree(tree) => format!(r#""name":{name},"arguments":{}"#, Value::Object(tree.clone())),
-    }
+/// The parameters of `tools/call`. What was looked at is what is sent: of a key that stood there twice, the one that
+/// the schema, the human and the record have seen.
+pub(super) fn fields(original: &str, tree: &Map<String, Value>) -> String {
+    let arguments = serde_json::to_string(tree).unwrap_or_else(|_| "{}".to_owned());
+    format!(r#""name":{},"arguments":{arguments}"#, quoted(original))
 }
 
 /// One line for a human: the tool and its arguments, without secrets.
@@ -68,7 +66,7 @@ pub(super) fn one_line(name: &str) -> String {
 /// As it is typed at a shell.
 pub(super) fn word(name: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.' | '/' | ':' | '@');
-    if !name.is_empty() && name.chars().all(plain) {
+    if !name.is_empty() && !name.starts_with('-') && name.chars().all(plain) {
         name.to_owned()
     } else {
         format!("'{}'", name.replace('\'', "'\\''"))
@@ -178,10 +176,11 @@ mod tests {
     use serde_json::value::RawValue;
 
     #[test]
-    fn arguments_go_to_the_server_as_they_came() {
-        let raw = r#"{"b": 1.0,"a":"\u00e9" }"#;
+    fn what_is_sent_is_what_was_looked_at_on_one_line() {
+        let raw = "{ \"path\": \"/etc/shadow\",\n\"a\": [1.5, {\"b\": null}],\r\n\"path\": \"/safe\" }";
         let args = Arguments::Raw(RawValue::from_string(raw.to_owned()).unwrap());
-        assert_eq!(fields("list-repos", &args), format!(r#""name":"list-repos","arguments":{raw}"#));
+        let sent = fields("list-repos", &args.tree().unwrap());
+        assert_eq!(sent, r#""name":"list-repos","arguments":{"path":"/safe","a":[1.5,{"b":null}]}"#);
     }
 
     #[test]

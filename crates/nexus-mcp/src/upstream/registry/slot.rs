@@ -13,7 +13,7 @@ use super::{Agreement, Entry, Visibility};
 use crate::upstream::config::Source;
 use crate::upstream::error::ConfigurationError;
 use crate::upstream::log::ServerLog;
-use crate::upstream::names::{Naming, slug_of};
+use crate::upstream::names::{Naming, namings};
 use crate::upstream::supervisor::{State, Status, Upstream, endpoint_of, source_of};
 
 impl Entry {
@@ -32,8 +32,9 @@ impl Entry {
 #[derive(Debug)]
 pub struct Slot {
     pub entry: Entry,
-    /// Outlives its connections: what it said before it died is what one wants to read.
-    pub log: Arc<ServerLog>,
+    /// Outlive its connections: what it said before it died is what one wants to read. What it said to one key alone is
+    /// not for others.
+    logs: BTreeMap<Visibility, Arc<ServerLog>>,
     shared: Option<Upstream>,
     private: BTreeMap<PrincipalId, Upstream>,
     /// Without a connection since then.
@@ -42,8 +43,7 @@ pub struct Slot {
 
 impl Slot {
     pub fn new(entry: Entry) -> Self {
-        let log = Arc::new(ServerLog::new());
-        Self { entry, log, shared: None, private: BTreeMap::new(), since: clock::now() }
+        Self { entry, logs: BTreeMap::new(), shared: None, private: BTreeMap::new(), since: clock::now() }
     }
 
     /// From a file, whose next reading decides about it.
@@ -69,6 +69,22 @@ impl Slot {
             Visibility::Shared => self.shared.as_ref(),
             Visibility::Private(owner) => self.private.get(owner),
         }
+    }
+
+    /// What a connection of this visibility writes to.
+    pub fn log_of(&mut self, visibility: &Visibility) -> Arc<ServerLog> {
+        self.logs.entry(visibility.clone()).or_default().clone()
+    }
+
+    /// The log of the connection that this key sees, or of the last one.
+    pub fn log_for(&mut self, agent: &PrincipalId) -> Arc<ServerLog> {
+        let own = Visibility::Private(agent.clone());
+        let is_own = self.private.contains_key(agent) || (self.shared.is_none() && self.logs.contains_key(&own));
+        self.log_of(if is_own { &own } else { &Visibility::Shared })
+    }
+
+    pub fn all_logs(&self) -> impl Iterator<Item = &Arc<ServerLog>> {
+        self.logs.values()
     }
 
     pub fn put(&mut self, upstream: Upstream) {
@@ -106,6 +122,10 @@ impl Slot {
 
     fn unconnected(&self) -> Status {
         let state = match self.entry.startable() {
+            // This is told to those who do not see these connections.
+            Ok(()) if !self.private.is_empty() => {
+                State::Stopped { why: "it is connected privately by another key".into() }
+            }
             Ok(()) => State::Stopped { why: "it is not connected".into() },
             Err(error @ ConfigurationError::Unagreed { .. }) => State::Denied { why: error.to_string() },
             Err(error) => State::Stopped { why: error.to_string() },
@@ -135,13 +155,9 @@ impl Slot {
     }
 }
 
-/// How the tools of a server are named. Of servers whose names read alike the first in the alphabet has the plain ones.
-pub fn naming(slots: &BTreeMap<ServerName, Slot>, name: &ServerName) -> Naming {
-    let prefix = slots.get(name).and_then(|slot| slot.entry.config.prefix.as_deref());
-    if prefix.is_some() {
-        return Naming::new(name, prefix);
-    }
-    let slug = slug_of(name);
-    let alike = |(other, slot): (&ServerName, &Slot)| slot.entry.config.prefix.is_none() && slug_of(other) == slug;
-    if slots.range(..name).any(alike) { Naming::distinct(name) } else { Naming::new(name, None) }
+/// How the tools of all servers are named. What waits for a yes has no say in that.
+pub fn all_namings(slots: &BTreeMap<ServerName, Slot>) -> BTreeMap<&ServerName, Naming> {
+    let agreed = slots.iter().filter(|(_, slot)| slot.entry.agreement == Agreement::Given);
+    let servers: Vec<_> = agreed.map(|(name, slot)| (name, slot.entry.config.prefix.as_deref())).collect();
+    namings(&servers)
 }

@@ -6,6 +6,7 @@ use nexus_core::tasks::Tasks;
 
 use super::*;
 use crate::upstream::config::Source;
+use crate::upstream::introduction;
 use crate::upstream::pins::InMemory;
 use crate::upstream::supervisor::tests::fake::{Fake, Fakes, stdio, tool};
 
@@ -112,6 +113,30 @@ async fn a_private_server_is_seen_by_its_owner_alone() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_is_known_from_a_private_connection_is_for_its_owner_alone() {
+    let lab = Lab::new();
+    lab.apply([entry("a")]).await;
+    lab.registry.disconnect(&named("a"), &agent("me")).await.unwrap();
+    let mine = lab.registry.connect_known(&named("a"), private("me"), Some(Level::Trusted)).await.unwrap();
+    mine.ready().await.unwrap();
+    mine.log().note("mine alone");
+    let read = |who: &str| {
+        let lines = lab.registry.log(&named("a"), &agent(who)).unwrap().last(100);
+        lines.iter().any(|line| line.text == "mine alone")
+    };
+    assert!(read("me") && !read("you"));
+    let told = introduction::known(&lab.registry, &named("a")).unwrap();
+    assert!(told.contains("its tools are not known yet"), "{told}");
+
+    lab.registry.disconnect(&named("a"), &agent("me")).await.unwrap();
+    assert!(read("me") && !read("you"), "also when it is gone");
+    lab.registry.connect_known(&named("a"), Visibility::Shared, Some(Level::Trusted)).await.unwrap();
+    assert!(!read("you"), "also when it is shared later");
+    let all = lab.registry.log_lines(&named("a"), 1_000).unwrap();
+    assert!(all.iter().any(|line| line.text == "mine alone"), "the operator sees everything");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_server_is_shared_or_private_never_both() {
     let lab = Lab::new();
     let connect = |visibility| lab.registry.connect(stdio("a"), visibility, Some(Level::Trusted));
@@ -121,7 +146,7 @@ async fn a_server_is_shared_or_private_never_both() {
     assert_eq!(lab.a.alive(), 2);
     connect(Visibility::Shared).await.unwrap().ready().await.unwrap();
     assert_eq!((lab.a.alive(), lab.registry.all().len()), (1, 1));
-    assert!(matches!(connect(private("me")).await, Err(ConfigurationError::Fault(_))));
+    assert!(matches!(connect(private("me")).await, Err(ConfigurationError::Shared(_))));
     connect(Visibility::Shared).await.unwrap();
     assert_eq!(lab.a.starts(), 3, "what is there is not started again");
 }
@@ -220,4 +245,50 @@ async fn servers_whose_names_read_alike_have_tools_of_different_names() {
     }
     assert_eq!(names[0], "mcp_git_hub_x");
     assert!(names[1].starts_with("mcp_git_hub_") && names[1].ends_with("_x") && names[1] != names[0], "{names:?}");
+}
+
+/// What all tools are called, by server.
+fn exposed(registry: &Registry) -> Vec<(String, String)> {
+    let all = registry.all();
+    let of = |up: &Upstream| (up.name().to_string(), up.offer().tools[0].exposed.to_string());
+    all.iter().map(of).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn names_of_tools_are_the_same_whenever_their_servers_came() {
+    let fakes = ["A-B", "a_b"].map(|name| (name, Fake::with_tools([tool("add", "Adds.")])));
+    let starts = || fakes.iter().map(|(_, fake)| fake.starts()).collect::<Vec<_>>();
+    let parts = Parts::new(Fakes::new(fakes.clone()), Arc::new(InMemory::default()), Tasks::new());
+    let lab = Lab { registry: Registry::new(parts), a: fakes[0].1.clone(), b: fakes[1].1.clone() };
+    lab.apply([entry("A-B")]).await;
+    assert_eq!(exposed(&lab.registry), [("A-B".into(), "mcp_a_b_add".into())]);
+    let mut unagreed = entry("a_b");
+    unagreed.agreement = Agreement::Missing;
+    lab.apply([entry("A-B"), unagreed]).await;
+    assert_eq!(exposed(&lab.registry)[0].1, "mcp_a_b_add", "what nobody agreed to changes nothing");
+
+    lab.apply([entry("A-B"), entry("a_b")]).await;
+    let later = exposed(&lab.registry);
+    assert_eq!(later[1], ("a_b".into(), "mcp_a_b_add".into()));
+    assert!(later[0].1.ends_with("_add") && later[0].1 != "mcp_a_b_add", "{later:?}");
+    assert_eq!(starts(), [1, 1], "another name is no reason to start it again");
+    assert!(lab.registry.call(&caller("me"), &later[0].1, &json!({})).await.is_ok());
+
+    lab.registry.close_all().await;
+    lab.apply([]).await;
+    lab.apply([entry("a_b"), entry("A-B")]).await;
+    assert_eq!(exposed(&lab.registry), later, "at once or one after the other");
+    lab.apply([entry("A-B")]).await;
+    assert_eq!(exposed(&lab.registry), [("A-B".into(), "mcp_a_b_add".into())]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn names_of_our_own_tools_are_never_a_servers() {
+    let lab = Lab::new();
+    lab.registry.reserve([ToolName::parse("echo").unwrap()]);
+    let mut plain = entry("a");
+    plain.config.prefix = Some(String::new());
+    lab.apply([plain]).await;
+    let name = exposed(&lab.registry)[0].1.clone();
+    assert!(name.starts_with("echo_") && name.len() == "echo_123456".len(), "{name}");
 }

@@ -8,6 +8,7 @@ use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::result::BadResult;
+use crate::upstream::transport::stdio::{LARGE, MAPPED};
 use crate::wire::quoted;
 
 /// An object's fields as they stand in it, in order.
@@ -55,7 +56,9 @@ impl<'a> Fields<'a> {
 
     pub(crate) fn write(&self) -> String {
         let length: usize = self.0.iter().map(|(name, value)| name.len() + value.len() + 8).sum();
-        let mut out = String::with_capacity(length + 2);
+        // A large text is mapped by the system, and given back at once when it goes: see the reading of a server's lines.
+        let room = if length < LARGE { length + 2 } else { MAPPED.max(length + 2) };
+        let mut out = String::with_capacity(room);
         out.push('{');
         for (i, (name, value)) in self.0.iter().enumerate() {
             if i > 0 {

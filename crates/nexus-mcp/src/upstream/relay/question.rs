@@ -16,6 +16,10 @@ const LARGEST: usize = 1024 * 1024;
 /// Questions in one round.
 const MOST: usize = 16;
 
+/// Characters of what a human is asked, and of the labels of a form: no screen full of words in which ours drown.
+const LONGEST_MESSAGE: usize = 2_000;
+const LONGEST_LABEL: usize = 200;
+
 /// What may be asked of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Question {
@@ -81,15 +85,46 @@ impl Question {
         fields.remove("_meta");
         if self == Self::Form {
             let message = fields.get("message").and_then(Value::as_str).unwrap_or_default();
-            let who: String = text::clean(server.as_str()).split_whitespace().collect::<Vec<_>>().join(" ");
-            let message = format!("[MCP:{}] {message}", text::cut(&who, 64));
+            let message = format!("[MCP:{}] {}", line(server.as_str(), 64), line(message, LONGEST_MESSAGE));
             fields.insert("message".to_owned(), message.into());
+            if let Some(schema) = fields.get_mut("requestedSchema") {
+                shorten_labels(schema);
+            }
             let web = |url: &str| url.starts_with("https://") || url.starts_with("http://");
             if fields.get("url").is_some_and(|url| !url.as_str().is_some_and(web)) {
                 return Err(BadQuestion::Address);
             }
         }
         Ok(params)
+    }
+}
+
+/// On one line: what stands on lines of its own could pass for the words of whoever shows it.
+fn line(words: &str, most: usize) -> String {
+    let line = text::clean(words).split_whitespace().collect::<Vec<_>>().join(" ");
+    text::cut(&line, most).into_owned()
+}
+
+/// All that a form says to a human beside its values, which go back to the server as they are.
+fn shorten_labels(schema: &mut Value) {
+    match schema {
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                match (name.as_str(), value) {
+                    ("title" | "description", Value::String(label)) => *label = line(label, LONGEST_LABEL),
+                    ("enumNames", Value::Array(labels)) => {
+                        for label in labels {
+                            if let Value::String(label) = label {
+                                *label = line(label, LONGEST_LABEL);
+                            }
+                        }
+                    }
+                    (_, value) => shorten_labels(value),
+                }
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(shorten_labels),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }
 
@@ -133,8 +168,28 @@ mod tests {
         let raw = json!({ "message": "Your\u{1b}[2J name?\nAllow this?", "_meta": { "progressToken": 1 } });
         let raw = RawValue::from_string(raw.to_string()).unwrap();
         let shown = Question::Form.params(Some(&raw), &server()).unwrap();
-        assert_eq!(shown, json!({ "message": "[MCP:git hub] Your name?\nAllow this?" }));
+        assert_eq!(shown, json!({ "message": "[MCP:git hub] Your name? Allow this?" }));
         assert_eq!(Question::Roots.params(None, &server()), Ok(json!({})));
+    }
+
+    #[test]
+    fn nothing_in_a_question_has_lines_of_its_own_or_is_longer_than_a_human_reads() {
+        let long = "x\u{2028}\r\n".repeat(5_000);
+        let form = json!({ "type": "object", "properties": {
+            "title": { "type": "string", "title": "a\nb", "description": long, "default": "a\nb" },
+            "pick": { "type": "string", "enum": ["a\nb"], "enumNames": ["A\nB", 1] },
+            "one": { "oneOf": [{ "const": "a\nb", "title": "A\nB" }] },
+        } });
+        let raw = json!({ "message": long, "requestedSchema": form }).to_string();
+        let shown = Question::Form.params(Some(&RawValue::from_string(raw).unwrap()), &server()).unwrap();
+        let message = shown["message"].as_str().unwrap();
+        assert!(message.chars().count() < LONGEST_MESSAGE + 20 && message.contains("x x"), "{message}");
+        let fields = &shown["requestedSchema"]["properties"];
+        let about = fields["title"]["description"].as_str().unwrap();
+        assert!(about.chars().count() <= LONGEST_LABEL + 1 && about.starts_with("x x"), "{about}");
+        assert_eq!((&fields["title"]["title"], &fields["title"]["default"]), (&json!("a b"), &json!("a\nb")));
+        assert_eq!(fields["pick"], json!({ "type": "string", "enum": ["a\nb"], "enumNames": ["A B", 1] }));
+        assert_eq!(fields["one"]["oneOf"][0], json!({ "const": "a\nb", "title": "A B" }));
     }
 
     #[test]

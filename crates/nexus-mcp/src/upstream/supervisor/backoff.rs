@@ -8,6 +8,9 @@ const FIRST: Duration = Duration::from_millis(250);
 
 const LONGEST: Duration = Duration::from_secs(30);
 
+/// A server that has been there is likely to be back soon: somebody is working on it, or its machine starts anew.
+const LONGEST_OF_KNOWN: Duration = Duration::from_secs(5);
+
 /// A server that does start is worth being there again soon, also when it goes again and again.
 const LONGEST_AFTER_LOSS: Duration = Duration::from_secs(1);
 
@@ -18,21 +21,29 @@ const MOST_LOSSES: u32 = 300;
 const HEALTHY: Duration = Duration::from_secs(60);
 
 /// Doubles with every failure in a row; never gives up.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Backoff {
     failures: u32,
+    longest: Duration,
+}
+
+impl Default for Backoff {
+    fn default() -> Self {
+        Self { failures: 0, longest: LONGEST }
+    }
 }
 
 impl Backoff {
     /// It could not be connected.
     pub fn failed(&mut self) -> Duration {
-        let wait = doubled(self.failures);
+        let wait = doubled(self.failures).min(self.longest);
         self.failures = self.failures.saturating_add(1);
         jittered(wait)
     }
 
     /// It was connected for that long, and went. The first time it is tried again at once.
     pub fn lost(&mut self, lived: Duration) -> Duration {
+        self.longest = LONGEST_OF_KNOWN;
         if lived >= HEALTHY {
             self.failures = 0;
         }
@@ -74,6 +85,15 @@ mod tests {
         }
         for _ in 0..100 {
             about(backoff.failed(), 30.0);
+        }
+    }
+
+    #[test]
+    fn what_has_been_there_once_is_never_left_alone_for_long() {
+        let mut backoff = Backoff::default();
+        backoff.lost(HEALTHY);
+        for expected in [0.5, 1.0, 2.0, 4.0, 5.0, 5.0, 5.0] {
+            about(backoff.failed(), expected);
         }
     }
 

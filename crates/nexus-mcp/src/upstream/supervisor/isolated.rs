@@ -58,10 +58,12 @@ impl Sessions {
         Some(slot.client.clone())
     }
 
-    /// A try failed: the place is free again, unless another try has it.
-    fn give_up(&self, session: Uuid) {
+    /// The place is free again if nothing came of it, unless another call of the session is about to fill it.
+    fn give_back(&self, session: Uuid, place: &Arc<OnceCell<Client>>) {
         let mut open = self.open.lock();
-        if open.get(&session).is_some_and(|slot| slot.client.get().is_none()) {
+        // The table has one, and whoever gives it back.
+        let is_last = |slot: &Slot| Arc::ptr_eq(&slot.client, place) && Arc::strong_count(place) <= 2;
+        if place.get().is_none() && open.get(&session).is_some_and(is_last) {
             open.remove(&session);
         }
     }
@@ -93,6 +95,19 @@ impl Sessions {
     }
 }
 
+/// A session's place while it is being connected. Given back when that fails or nobody waits for it any more.
+struct Place<'a> {
+    sessions: &'a Sessions,
+    session: Uuid,
+    client: Arc<OnceCell<Client>>,
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.sessions.give_back(self.session, &self.client);
+    }
+}
+
 /// The session's own connection, made if there is none.
 pub async fn client(inner: &Arc<Inner>, session: Uuid) -> Result<Client, Unavailable> {
     let server = || inner.config.name.clone();
@@ -100,19 +115,17 @@ pub async fn client(inner: &Arc<Inner>, session: Uuid) -> Result<Client, Unavail
     if inner.stop.is_cancelled() {
         return Err(closed());
     }
-    let Some(place) = inner.sessions.of(session) else {
+    let Some(client) = inner.sessions.of(session) else {
         return Err(Unavailable::TooManySessions { server: server(), limit: MOST });
     };
-    let connected = place.get_or_try_init(|| async { establish(inner).await.map(|(client, _)| client) }).await;
+    let place = Place { sessions: &inner.sessions, session, client };
+    let connected = place.client.get_or_try_init(|| async { establish(inner).await.map(|(client, _)| client) }).await;
     match connected {
         Ok(client) if inner.stop.is_cancelled() => {
             client.close().await;
             Err(closed())
         }
         Ok(client) => Ok(client.clone()),
-        Err(trouble) => {
-            inner.sessions.give_up(session);
-            Err(Unavailable::Failed { server: server(), why: trouble.why().to_owned() })
-        }
+        Err(trouble) => Err(Unavailable::Failed { server: server(), why: trouble.why().to_owned() }),
     }
 }

@@ -14,7 +14,7 @@ use super::Inner;
 use super::backoff::Backoff;
 use super::establish::{Trouble, close, establish, told};
 use super::health::{Answers, NextList, answers};
-use super::learn::{self, publish};
+use super::learn::{self, publish_renamed};
 use super::offer;
 use super::parts::Happened;
 use super::state::State;
@@ -54,6 +54,9 @@ pub async fn keep(inner: Arc<Inner>, orders: mpsc::Receiver<Order>) {
     let current = inner.current.write().take();
     let all = inner.sessions.take_all().into_iter().chain(current);
     join_all(all.map(|client| async move { close(&client).await })).await;
+    // What was being connected when it was closed.
+    inner.rest.close();
+    inner.rest.wait().await;
 }
 
 /// What is known of a connection.
@@ -136,8 +139,9 @@ impl Keeper {
                 return false;
             }
         };
-        let offer = offer::recalled(&inner.config, &inner.naming, &inner.parts.names, &pins).await;
-        publish(inner, offer);
+        let naming = inner.naming.read().clone();
+        let offer = offer::recalled(&inner.config, &naming, &inner.parts.names, &pins).await;
+        publish_renamed(inner, offer);
         !pins.is_empty()
     }
 

@@ -27,16 +27,18 @@ pub async fn learn(inner: &Arc<Inner>, client: &Client) -> Result<Option<String>
     let Ok(gathered) = timeout(patience, gather(client)).await else {
         return Err(Trouble::Failed(format!("its lists did not end within {} s", patience.as_secs())));
     };
-    let (lists, fault) = gathered.map_err(|error| Trouble::of(error, &inner.config.name))?;
+    let (lists, fault) = gathered.map_err(|error| Trouble::of(error, &inner.config))?;
     if fault.is_some() {
         // What was known of it is better than nothing.
         return Ok(fault);
     }
     let name = &inner.config.name;
     let allowed = inner.parts.memory.pins(name).await?;
-    let made = assemble(&inner.config, &inner.naming, &inner.parts.names, lists, &allowed).await;
+    let is_met = !allowed.is_empty() || inner.parts.memory.met(name).await?;
+    let naming = inner.naming.read().clone();
+    let made = assemble(&inner.config, &naming, &inner.parts.names, lists, is_met.then_some(&allowed[..])).await;
     let Assembled { offer, first } = made;
-    if !first.is_empty() {
+    if let Some(first) = first {
         inner.parts.memory.allow(name, first).await?;
     }
     let before: HashSet<String> = inner.offer.borrow().held().map(|tool| tool.hash.clone()).collect();
@@ -49,7 +51,7 @@ pub async fn learn(inner: &Arc<Inner>, client: &Client) -> Result<Option<String>
         debug!(upstream = %name, "`{name}` has {} new or changed tools that wait to be allowed: {}", held.len(), told(&held.join(", ")));
         inner.parts.witness.happened(name, Happened::Held { tools: held });
     }
-    publish(inner, offer);
+    publish_renamed(inner, offer);
     Ok(None)
 }
 
@@ -106,4 +108,14 @@ pub fn publish(inner: &Inner, offer: Offer) {
         *current = Arc::new(offer);
         differs
     });
+}
+
+/// The same with an offer that was some time in the making: its names may have changed meanwhile.
+pub fn publish_renamed(inner: &Inner, offer: Offer) {
+    let naming = inner.naming.read();
+    if offer.naming == *naming {
+        return publish(inner, offer);
+    }
+    inner.parts.names.release(&inner.config.name);
+    publish(inner, offer.renamed(&naming, &inner.parts.names));
 }

@@ -10,7 +10,7 @@ use nexus_core::name::{ServerName, ToolName};
 use nexus_core::text::clean;
 
 use super::state::SetAside;
-use super::tool::{Held, Listed, OfferedTool, Standing, shown};
+use super::tool::{Held, Listed, OfferedTool, Standing, hides_something, shown};
 use crate::upstream::client::ServerInfo;
 use crate::upstream::config::ServerConfig;
 use crate::upstream::names::{Claims, Names, Naming};
@@ -104,16 +104,49 @@ impl Offer {
         }
     }
 
+    /// The same under other names.
+    pub(crate) fn renamed(&self, naming: &Naming, claims: &NameClaims) -> Self {
+        let mut offer = Self::empty(naming.clone());
+        let names = Names::of(naming, self.tools.iter().map(|tool| tool.original.as_str()), &claims.tools);
+        let tool = |tool: &Arc<OfferedTool>| Some(Arc::new(tool.called(names.exposed(&tool.original)?.clone())));
+        offer.tools = self.tools.iter().filter_map(tool).collect();
+        let names = Names::of(naming, self.prompts.iter().map(|prompt| prompt.original.as_str()), &claims.prompts);
+        let prompt = |prompt: &Arc<OfferedPrompt>| {
+            let (original, definition) = (prompt.original.clone(), prompt.definition.clone());
+            Some(Arc::new(OfferedPrompt { exposed: names.exposed(&original)?.clone(), original, definition }))
+        };
+        offer.prompts = self.prompts.iter().filter_map(prompt).collect();
+        let resource = |resource: &Arc<OfferedResource>| {
+            let (original, definition) = (resource.original.clone(), resource.definition.clone());
+            Arc::new(OfferedResource { exposed: naming.expose_uri(&original), original, definition })
+        };
+        offer.resources = self.resources.iter().map(resource).collect();
+        offer.templates = self.templates.iter().map(resource).collect();
+        offer.set_aside = self.set_aside.clone();
+        offer.server = self.server.clone();
+        offer.index();
+        offer
+    }
+
+    fn index(&mut self) {
+        self.by_name = self.tools.iter().enumerate().map(|(at, tool)| (tool.exposed.clone(), at)).collect();
+        self.prompts_by_name =
+            self.prompts.iter().enumerate().map(|(at, prompt)| (prompt.exposed.clone(), at)).collect();
+    }
+
     /// Whether clients would be told the same.
     pub(crate) fn reads_like(&self, other: &Self) -> bool {
         let tool = |tool: &Arc<OfferedTool>| (tool.exposed.clone(), tool.hash.clone(), tool.is_allowed());
         let same = |one: &[Arc<OfferedResource>], two: &[Arc<OfferedResource>]| {
-            one.len() == two.len() && one.iter().zip(two).all(|(one, two)| one.definition == two.definition)
+            one.len() == two.len()
+                && one.iter().zip(two).all(|(one, two)| one.exposed == two.exposed && one.definition == two.definition)
         };
+        let prompt =
+            |one: &OfferedPrompt, two: &OfferedPrompt| one.exposed == two.exposed && one.definition == two.definition;
         let instructions = |offer: &Self| offer.server.as_ref().and_then(|server| server.instructions.clone());
         self.tools.iter().map(tool).eq(other.tools.iter().map(tool))
             && self.prompts.len() == other.prompts.len()
-            && self.prompts.iter().zip(&other.prompts).all(|(one, two)| one.definition == two.definition)
+            && self.prompts.iter().zip(&other.prompts).all(|(one, two)| prompt(one, two))
             && same(&self.resources, &other.resources)
             && same(&self.templates, &other.templates)
             && instructions(self) == instructions(other)
@@ -161,7 +194,8 @@ impl NameClaims {
 #[derive(Debug)]
 pub(crate) struct Assembled {
     pub offer: Offer,
-    pub first: Vec<Pin>,
+    /// At first contact: also when there is no tool.
+    pub first: Option<Vec<Pin>>,
 }
 
 /// Makes the offer. Gives way between tools: a server may have a thousand, each a small program.
@@ -170,7 +204,7 @@ pub(crate) async fn assemble(
     naming: &Naming,
     claims: &NameClaims,
     lists: Lists,
-    allowed: &[Pin],
+    allowed: Option<&[Pin]>,
 ) -> Assembled {
     let mut offer = Offer::empty(naming.clone());
     offer.set_aside = lists.missing;
@@ -188,8 +222,8 @@ pub(crate) async fn assemble(
     }
     let pins: Vec<Pin> = listed.iter().map(|tool| tool.pin.clone()).collect();
     let (standings, first) = match pins::compare(allowed, &pins) {
-        Verdict::FirstContact => (vec![Standing::Allowed; listed.len()], pins),
-        Verdict::Compared(each) => (each.into_iter().map(standing).collect(), Vec::new()),
+        Verdict::FirstContact => (vec![Standing::Allowed; listed.len()], Some(pins)),
+        Verdict::Compared(each) => (each.into_iter().map(standing).collect(), None),
     };
     let wanted = |name: &str| config.allow.matches(name) && !config.deny.matches(name);
     let listed: Vec<_> = listed.into_iter().zip(standings).filter(|(tool, _)| wanted(&tool.original)).collect();
@@ -204,8 +238,8 @@ pub(crate) async fn assemble(
             Err(aside) => offer.set_aside.push(aside),
         }
     }
-    offer.by_name = offer.tools.iter().enumerate().map(|(at, tool)| (tool.exposed.clone(), at)).collect();
     add_prompts(&mut offer, &lists.prompts, &claims.prompts);
+    offer.index();
     offer.resources = resources(&mut offer.set_aside, naming, &lists.resources, "uri");
     offer.templates = resources(&mut offer.set_aside, naming, &lists.templates, "uriTemplate");
     bound(&mut offer.set_aside);
@@ -218,7 +252,7 @@ pub(crate) async fn recalled(config: &ServerConfig, naming: &Naming, claims: &Na
     let mut known: Vec<&Pin> = pins.iter().collect();
     known.sort_unstable_by(|a, b| a.tool.cmp(&b.tool));
     let tools = known.iter().filter_map(|pin| RawValue::from_string(pin.definition.clone()).ok()).collect();
-    assemble(config, naming, claims, Lists { tools, ..Lists::default() }, pins).await.offer
+    assemble(config, naming, claims, Lists { tools, ..Lists::default() }, Some(pins)).await.offer
 }
 
 fn standing(compared: Compared) -> Standing {
@@ -236,8 +270,6 @@ fn add_prompts(offer: &mut Offer, raw: &[Box<RawValue>], claims: &Claims) {
             offer.prompts.push(Arc::new(OfferedPrompt { exposed, original, definition }));
         }
     }
-    let named = offer.prompts.iter().enumerate();
-    offer.prompts_by_name = named.map(|(at, prompt)| (prompt.exposed.clone(), at)).collect();
 }
 
 fn resources(
@@ -275,7 +307,7 @@ fn item(raw: &str, key: &str) -> Result<(String, Value), SetAside> {
     let mut value: Value = serde_json::from_str(raw).map_err(|_| nameless("it cannot be read"))?;
     let name =
         value.get(key).and_then(Value::as_str).ok_or_else(|| nameless("it is not known by anything"))?.to_owned();
-    if name.is_empty() || name.len() > LONGEST_KEY || name.contains(char::is_control) || clean(&name) != name {
+    if name.is_empty() || name.len() > LONGEST_KEY || hides_something(&name) {
         let why = format!("its {key} is empty, too long or holds characters that cannot be seen");
         return Err(SetAside { tool: shown(&name), why });
     }

@@ -62,11 +62,13 @@ pub struct Condition {
     pub last_error: Option<String>,
     /// Stopped, and started by the first who needs it.
     pub resting: bool,
+    /// How often it was tried to connect it.
+    pub tries: u64,
 }
 
 impl Condition {
     pub(super) fn new(state: State) -> Self {
-        Self { state, since: clock::now(), restarts: 0, last_error: None, resting: false }
+        Self { state, since: clock::now(), restarts: 0, last_error: None, resting: false, tries: 1 }
     }
 
     /// True: that is news.
@@ -81,6 +83,7 @@ impl Condition {
             self.last_error = Some(why.clone());
         }
         self.resting = false;
+        self.tries += u64::from(state == State::Connecting);
         self.state = state;
         true
     }

@@ -43,22 +43,28 @@ impl Upstream {
     }
 }
 
-/// Where an entry leads, in a few words for people and without secrets: arguments and queries may hold some.
+/// Where an entry leads, in a few words for people and without secrets: arguments and queries may hold some, and
+/// variables nearly always do.
 pub fn endpoint_of(config: &ServerConfig) -> String {
-    match &config.endpoint {
-        None => "(neither a command nor a url)".into(),
-        Some(Endpoint::Stdio(program)) => {
+    let plain = match (&config.endpoint, &config.written) {
+        (None, _) => return "(neither a command nor a url)".into(),
+        (Some(Endpoint::Stdio(_)), Some(written)) => written.clone(),
+        (Some(Endpoint::Http(_)), Some(written)) => without_query(written),
+        (Some(Endpoint::Stdio(program)), None) => {
             let words = std::iter::once(&program.command).chain(&program.args).map(String::as_str);
-            tool::shown(&nexus_core::redact::text(&words.collect::<Vec<_>>().join(" ")))
+            words.collect::<Vec<_>>().join(" ")
         }
-        Some(Endpoint::Http(http)) => {
-            let url = http.url.split(['?', '#']).next().unwrap_or_default();
-            let plain = match (url.split_once("://"), url.rsplit_once('@')) {
-                (Some((scheme, _)), Some((_, host))) => format!("{scheme}://{host}"),
-                _ => url.to_owned(),
-            };
-            tool::shown(&nexus_core::redact::text(&plain))
-        }
+        (Some(Endpoint::Http(http)), None) => without_query(&http.url),
+    };
+    tool::shown(&nexus_core::redact::text(&plain))
+}
+
+/// Without credentials either.
+fn without_query(url: &str) -> String {
+    let url = url.split(['?', '#']).next().unwrap_or_default();
+    match (url.split_once("://"), url.rsplit_once('@')) {
+        (Some((scheme, _)), Some((_, host))) => format!("{scheme}://{host}"),
+        _ => url.to_owned(),
     }
 }
 

@@ -130,6 +130,28 @@ async fn a_server_that_is_away_is_tried_for_ever_and_calls_are_told_so() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_call_brings_the_next_try_forward_and_a_crowd_of_calls_brings_one() {
+    let lab = Lab::new([tool("a", "A.")]);
+    lab.fake.conduct.lock().refuses = true;
+    let upstream = lab.start(stdio("x"));
+    let far = |condition: &Condition| match &condition.state {
+        State::Waiting { until, .. } => *until > nexus_core::clock::now() + Duration::from_secs(20),
+        _ => false,
+    };
+    becomes(&upstream, "waiting for long", far).await;
+    let before = lab.fake.starts();
+    let calls = futures_util::future::join_all((0..20).map(|n| upstream.client(session(n)))).await;
+    assert!(calls.iter().all(|call| matches!(call, Err(Unavailable::Waiting { .. }))), "{calls:?}");
+    assert_eq!(lab.fake.starts(), before + 1);
+
+    lab.fake.conduct.lock().refuses = false;
+    tokio::time::advance(HURRY_EVERY).await;
+    let asked = Instant::now();
+    assert!(upstream.client(session(1)).await.is_ok());
+    assert!(asked.elapsed() < Duration::from_secs(2), "{:?}", asked.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_check_tries_at_once_what_waits() {
     let lab = Lab::new([]);
     lab.fake.conduct.lock().refuses = true;
@@ -213,6 +235,19 @@ async fn a_new_tool_is_held_until_it_is_allowed_and_stays_allowed() {
     upstream.close().await;
     let again = lab.ready(stdio("x")).await;
     assert_eq!((again.offer().allowed().count(), again.offer().held().count()), (2, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_had_no_tools_when_it_was_met_has_its_later_ones_held() {
+    let lab = Lab::new([]);
+    let upstream = lab.ready(stdio("x")).await;
+    lab.fake.conduct.lock().tools.push(tool("a", "A."));
+    lab.fake.say_tools_changed();
+    let offer = offers(&upstream, |offer| offer.tools.len() == 1).await;
+    assert_eq!((offer.allowed().count(), offer.held().count()), (0, 1));
+    upstream.close().await;
+    let again = lab.ready(stdio("x")).await;
+    assert_eq!((again.offer().allowed().count(), again.offer().held().count()), (0, 1), "also after it was away");
 }
 
 #[tokio::test(start_paused = true)]
@@ -321,6 +356,48 @@ async fn closing_leaves_nothing_and_dropping_the_last_handle_neither() {
     conditions.wait_for(state("stopped")).await.unwrap();
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_server_that_is_closed_while_it_is_being_connected_leaves_nothing() {
+    let lab = Lab::new([tool("a", "A.")]);
+    lab.fake.conduct.lock().hangs = true;
+    let upstream = lab.start(stdio("x"));
+    let started = async {
+        while lab.fake.alive() == 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(600), started).await.unwrap();
+    upstream.close().await;
+    assert_eq!(lab.fake.alive(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_does_not_answer_its_greeting_is_gone_before_it_is_started_again() {
+    let lab = Lab::new([tool("a", "A.")]);
+    lab.fake.conduct.lock().hangs = true;
+    let upstream = lab.start(stdio("x"));
+    becomes(&upstream, "waiting", state("waiting")).await;
+    assert_eq!((lab.fake.starts(), lab.fake.alive()), (1, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_isolated_session_that_no_longer_waits_gives_its_place_back() {
+    let lab = Lab::new([tool("a", "A.")]);
+    let mut config = stdio("x");
+    config.isolate = true;
+    let upstream = lab.ready(config).await;
+    lab.fake.conduct.lock().hangs = true;
+    for n in 0..2 * isolated::MOST as u128 {
+        let waited = tokio::time::timeout(Duration::from_secs(1), upstream.client(session(n))).await;
+        assert!(waited.is_err(), "{waited:?}");
+    }
+    assert_eq!(upstream.status().sessions, 0);
+    lab.fake.conduct.lock().hangs = false;
+    assert!(upstream.client(session(1)).await.is_ok());
+    upstream.close().await;
+    assert_eq!(lab.fake.alive(), 0);
+}
+
 /// What is not known to be harmless is not offered.
 #[tokio::test(start_paused = true)]
 async fn without_its_memory_a_server_waits() {
@@ -333,6 +410,9 @@ async fn without_its_memory_a_server_waits() {
 
     impl Memory for Broken {
         fn pins<'a>(&'a self, _: &'a ServerName) -> BoxFuture<'a, Result<Vec<Pin>, MemoryError>> {
+            broken()
+        }
+        fn met<'a>(&'a self, _: &'a ServerName) -> BoxFuture<'a, Result<bool, MemoryError>> {
             broken()
         }
         fn allow<'a>(&'a self, _: &'a ServerName, _: Vec<Pin>) -> BoxFuture<'a, Result<(), MemoryError>> {

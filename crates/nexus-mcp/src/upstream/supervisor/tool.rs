@@ -101,14 +101,19 @@ impl OfferedTool {
 
     /// The same, allowed.
     pub(crate) fn allowed(&self) -> Self {
+        Self { standing: Standing::Allowed, ..self.called(self.exposed.clone()) }
+    }
+
+    /// The same under another name.
+    pub(crate) fn called(&self, exposed: ToolName) -> Self {
         Self {
-            exposed: self.exposed.clone(),
+            exposed,
             original: self.original.clone(),
             title: self.title.clone(),
             description: self.description.clone(),
             definition: self.definition.clone(),
             hash: self.hash.clone(),
-            standing: Standing::Allowed,
+            standing: self.standing.clone(),
             header_params: self.header_params.clone(),
             input: self.input.clone(),
             output: self.output.clone(),
@@ -166,7 +171,7 @@ impl Listed {
         if original.is_empty() || original.len() > LONGEST_NAME {
             return Err(format!("its name must have 1 to {LONGEST_NAME} bytes"));
         }
-        if original.contains(char::is_control) || clean(&original) != original {
+        if hides_something(&original) {
             return Err("its name holds characters that cannot be seen".into());
         }
         let input = value.get("inputSchema").and_then(Value::as_object).ok_or("it has no input schema")?;
@@ -233,6 +238,18 @@ fn schemas(definition: &str) -> Option<(Range<usize>, Option<Range<usize>>)> {
     Some((range(found.input_schema), found.output_schema.map(range)))
 }
 
+/// Whether a name holds what nobody sees: two names could look the same.
+pub(super) fn hides_something(name: &str) -> bool {
+    let is_unseen = |c: char| {
+        matches!(c,
+            '\u{ad}' | '\u{34f}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}'
+            | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{3164}'
+            | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}'
+            | '\u{e0000}'..='\u{e0fff}')
+    };
+    name.chars().any(|c| c.is_control() || is_unseen(c)) || clean(name) != name
+}
+
 /// A name that a server chose, for people.
 pub(crate) fn shown(name: &str) -> String {
     one_line(name, LONGEST_TITLE)
@@ -281,6 +298,8 @@ mod tests {
         check(&json!({ "inputSchema": schema }), "(without a name)", "no name");
         check(&json!({ "name": "", "inputSchema": schema }), "", "1 to 256");
         check(&json!({ "name": "a\u{202e}b\nc", "inputSchema": schema }), "ab c", "cannot be seen");
+        check(&json!({ "name": "a\u{200b}b", "inputSchema": schema }), "a", "cannot be seen");
+        check(&json!({ "name": "ab\u{feff}", "inputSchema": schema }), "ab", "cannot be seen");
         check(&json!({ "name": "t" }), "t", "no input schema");
         check(&json!({ "name": "t", "inputSchema": { "type": "string" } }), "t", "not of type `object`");
         check(&json!({ "name": "t", "inputSchema": { "type": "object", "properties": 1 } }), "t", "input schema");

@@ -52,7 +52,7 @@ pub(super) struct Bench {
     outbox: mpsc::Sender<String>,
     heard: Arc<Mutex<Vec<Value>>>,
     says: broadcast::Sender<String>,
-    _registry: Registry,
+    pub(super) registry: Registry,
 }
 
 /// The one way to the one server.
@@ -152,7 +152,7 @@ impl Bench {
             outbox,
             heard,
             says,
-            _registry: registry,
+            registry,
         }
     }
 

@@ -3,8 +3,8 @@
 use nexus_core::name::ServerName;
 use nexus_core::prelude::*;
 
-use super::{is_hidden, refused, unknown};
-use crate::upstream::registry::{Registry, Visibility};
+use super::{not_anothers, refused};
+use crate::upstream::registry::{Registry, Visibility, Whose};
 
 /// Connects another MCP server that is configured in mcp.json, and says which tools it brings.
 ///
@@ -17,6 +17,8 @@ pub struct ConnectUpstream {
     name: String,
     /// Who sees its tools: everybody (`shared`, as usual), or only this key (`private`).
     visibility: Option<Who>,
+    /// True asks for all its tools in this session, also where each call was to be confirmed so far.
+    all_tools: Option<bool>,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
@@ -46,6 +48,17 @@ impl ConnectUpstream {
     pub(super) fn server(&self) -> ServerName {
         ServerName::new(&self.name)
     }
+
+    pub(super) fn all_tools(&self) -> bool {
+        self.all_tools.unwrap_or(false)
+    }
+
+    pub(super) fn whose(&self) -> Whose {
+        match self.visibility {
+            None | Some(Who::Shared) => Whose::Everybodys,
+            Some(Who::Private) => Whose::OneKeys,
+        }
+    }
 }
 
 impl Tool<Registry> for ConnectUpstream {
@@ -54,24 +67,24 @@ impl Tool<Registry> for ConnectUpstream {
     type Reply = Connected;
 
     fn summary(&self) -> String {
-        match self.visibility.unwrap_or(Who::Shared) {
-            Who::Shared => format!("connect the server {} for everybody", self.name),
-            Who::Private => format!("connect the server {} for this key alone", self.name),
+        match self.whose() {
+            Whose::Everybodys => format!("connect the server {} for everybody", self.name),
+            Whose::OneKeys => format!("connect the server {} for this key alone", self.name),
         }
     }
 
     async fn run(self, registry: &Registry, cx: &CallCx) -> ToolResult<Connected> {
         let (name, agent) = (self.server(), &cx.principal.id);
-        if is_hidden(registry, &name, agent) && matches!(self.visibility, None | Some(Who::Shared)) {
-            return Err(unknown(&name));
+        if self.whose() == Whose::Everybodys {
+            not_anothers(registry, &name, agent)?;
         }
         let there = registry.get(&name, agent).filter(|_| self.visibility.is_none());
         let upstream = match there {
             Some(upstream) => upstream,
             None => {
-                let visibility = match self.visibility.unwrap_or(Who::Shared) {
-                    Who::Shared => Visibility::Shared,
-                    Who::Private => Visibility::Private(agent.clone()),
+                let visibility = match self.whose() {
+                    Whose::Everybodys => Visibility::Shared,
+                    Whose::OneKeys => Visibility::Private(agent.clone()),
                 };
                 let level = Some(cx.principal.level_now());
                 registry.connect_known(&name, visibility, level).await.map_err(refused)?

@@ -3,7 +3,7 @@
 use nexus_core::name::ServerName;
 use nexus_core::prelude::*;
 
-use super::{is_hidden, refused, unknown};
+use super::{not_anothers, refused};
 use crate::upstream::registry::Registry;
 
 /// Disconnects another MCP server: its process ends and its tools are gone, for everybody who saw them.
@@ -34,9 +34,7 @@ impl Tool<Registry> for DisconnectUpstream {
 
     async fn run(self, registry: &Registry, cx: &CallCx) -> ToolResult<Disconnected> {
         let name = ServerName::new(&self.name);
-        if is_hidden(registry, &name, &cx.principal.id) {
-            return Err(unknown(&name));
-        }
+        not_anothers(registry, &name, &cx.principal.id)?;
         registry.disconnect(&name, &cx.principal.id).await.map_err(refused)?;
         Ok(Disconnected { name: self.name, state: "stopped".to_owned() })
     }

@@ -1,10 +1,13 @@
 //! `list_upstreams`: which other MCP servers there are, and how they are doing.
 
+use jiff::Timestamp;
+
 use nexus_core::name::ServerName;
 use nexus_core::prelude::*;
+use nexus_core::principal::Level;
 
 use super::unknown;
-use crate::upstream::registry::Registry;
+use crate::upstream::registry::{Faulty, Registry};
 use crate::upstream::supervisor::{OfferedTool, SetAside, Status};
 
 /// Lists the other MCP servers behind this hub: their state, where they come from, and how many tools they have.
@@ -26,7 +29,7 @@ pub struct Upstreams {
 #[derive(Debug, Serialize, JsonSchema)]
 struct Server {
     name: String,
-    /// `connecting`, `ready`, `degraded`, `waiting`, `stopped` or `denied`.
+    /// `connecting`, `ready`, `degraded`, `waiting`, `stopped`, `denied`, or `faulty`: its entry cannot be used.
     state: String,
     /// Why it is in this state.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -36,7 +39,8 @@ struct Server {
     /// When it is tried again.
     #[serde(skip_serializing_if = "Option::is_none")]
     next_try: Option<String>,
-    /// The command or the address.
+    /// The command or the address, as it is written in its file.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     endpoint: String,
     /// Where it is configured.
     source: String,
@@ -58,7 +62,7 @@ struct Server {
     #[serde(skip_serializing_if = "Option::is_none")]
     last_error: Option<String>,
     /// Its tools, where one server was asked for.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     list: Vec<Listed>,
 }
 
@@ -98,6 +102,13 @@ impl Tool<Registry> for ListUpstreams {
         let wanted = |status: &Status| self.name.as_ref().is_none_or(|name| status.name == *name);
         let mut servers: Vec<Server> =
             registry.statuses(Some(agent)).into_iter().filter(wanted).map(Server::from).collect();
+        let faulty = registry.faulty().into_iter();
+        let faulty = faulty.filter(|(faulty, _)| self.name.as_ref().is_none_or(|name| faulty.name == *name));
+        servers.extend(faulty.map(|(faulty, since)| Server::faulty(faulty, since)));
+        if cx.principal.level_now() == Level::Sandboxed {
+            // They can use none of them, and have nothing to do with where they are.
+            servers.iter_mut().for_each(|server| server.endpoint.clear());
+        }
         if let Some(name) = self.name {
             let name = ServerName::new(&name);
             let upstream = registry.get(&name, agent);
@@ -106,6 +117,30 @@ impl Tool<Registry> for ListUpstreams {
             server.list = offer.iter().flat_map(|offer| &offer.tools).map(|tool| Listed::of(tool)).collect();
         }
         Ok(Upstreams { servers })
+    }
+}
+
+impl Server {
+    fn faulty(faulty: Faulty, since: Timestamp) -> Self {
+        Self {
+            name: faulty.name,
+            state: "faulty".to_owned(),
+            why: Some(faulty.why),
+            since: since.to_string(),
+            source: faulty.source,
+            endpoint: String::new(),
+            visibility: "shared".to_owned(),
+            next_try: None,
+            era: None,
+            tools: 0,
+            held: Vec::new(),
+            set_aside: Vec::new(),
+            prompts: 0,
+            resources: 0,
+            restarts: 0,
+            last_error: None,
+            list: Vec::new(),
+        }
     }
 }
 

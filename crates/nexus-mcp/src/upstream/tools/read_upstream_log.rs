@@ -4,7 +4,7 @@ use nexus_core::name::ServerName;
 use nexus_core::prelude::*;
 use nexus_core::principal::Level;
 
-use super::{is_hidden, refused, unknown};
+use super::{not_anothers, refused, unknown};
 use crate::upstream::error::ConfigurationError;
 use crate::upstream::log::{LogLine, Voice};
 use crate::upstream::registry::Registry;
@@ -56,8 +56,8 @@ impl Tool<Registry> for ReadUpstreamLog {
             return Err(refused(ConfigurationError::Denied { who: "a sandboxed key".into() }));
         }
         let name = ServerName::new(&self.name);
-        let log = registry.log(&name).filter(|_| !is_hidden(registry, &name, &cx.principal.id));
-        let Some(log) = log else { return Err(unknown(&name)) };
+        let Some(log) = registry.log(&name, &cx.principal.id) else { return Err(unknown(&name)) };
+        not_anothers(registry, &name, &cx.principal.id)?;
         let lines = log.last(self.lines.unwrap_or(USUAL).min(MOST));
         Ok(Log { name: self.name, lines: lines.into_iter().map(Line::from).collect(), dropped: log.dropped() })
     }

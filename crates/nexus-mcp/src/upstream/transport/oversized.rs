@@ -27,21 +27,29 @@ pub(super) fn whose(beginning: &[u8], end: &[u8]) -> Whose {
     by_its_beginning(beginning).or_else(|| by_its_end(end))
 }
 
-/// Walks over the fields of the outermost object, as far as they are small.
+/// Walks over the fields of the outermost object, as far as they are small. An id alone does not make an answer: a
+/// server numbers its own questions as it likes.
 pub(super) fn by_its_beginning(message: &[u8]) -> Whose {
     let head = &message[..message.len().min(HEAD)];
     let mut rest = head.trim_ascii_start().strip_prefix(b"{").unwrap_or_default();
+    let mut whose = Whose::Unknown;
     while let Some((key, value)) = string(rest).and_then(|(key, rest)| Some((key, colon(rest)?))) {
-        match key {
-            b"id" => return number(value).map_or(Whose::Unknown, Whose::Request),
-            b"method" => return Whose::Nobodys,
-            _ => {}
-        }
-        let Some((_, after)) = string(value) else { return Whose::Unknown };
-        let Some(next) = after.trim_ascii_start().strip_prefix(b",") else { return Whose::Unknown };
+        let after = match key {
+            b"method" | b"params" => return Whose::Nobodys,
+            b"id" => {
+                let Some(id) = number(value) else { return Whose::Unknown };
+                whose = Whose::Request(id);
+                &value[value.iter().take_while(|byte| byte.is_ascii_digit()).count()..]
+            }
+            _ => match string(value) {
+                Some((_, after)) => after,
+                None => break,
+            },
+        };
+        let Some(next) = after.trim_ascii_start().strip_prefix(b",") else { break };
         rest = next;
     }
-    Whose::Unknown
+    whose
 }
 
 /// The last field may be the id: `…,"jsonrpc":"2.0","id":7}`.
@@ -92,6 +100,9 @@ mod tests {
         check(r#"{"result":{"id":1},"jsonrpc":"2.0","id":33}"#, Request(33));
         check(r#"{"result":{"id":1},"id":33,"jsonrpc":"2.0"}"#, Request(33));
         check(r#"{"jsonrpc":"2.0","method":"notifications/message","params":{"id":3}}"#, Nobodys);
+        check(r#"{"jsonrpc":"2.0","id":7,"method":"elicitation/create","params":{"#, Nobodys);
+        check(r#"{"id":7,"jsonrpc":"2.0","params":{"message":"#, Nobodys);
+        check(r#"{"id":7,"jsonrpc":"2.0","error":{"#, Request(7));
         check(r#"{"jsonrpc":"2.0","id":"7","result":{}}"#, Unknown);
         check(r#"{"jsonrpc":"2.0","result":{"id":7}}"#, Unknown);
         check(r#"{"a\"id":"x","id":4"#, Request(4));

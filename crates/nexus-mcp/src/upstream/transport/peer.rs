@@ -115,7 +115,7 @@ pub(super) fn told(error: &OutboundError) -> TransportError {
             TransportError::Forbidden { url: url.to_string(), reason: reason.clone() }
         }
         OutboundError::TooLarge { limit, .. } => TransportError::TooLarge { limit: *limit },
-        OutboundError::Broken { .. } => TransportError::Closed(error.to_string()),
+        OutboundError::Broken { .. } | OutboundError::Led { .. } => TransportError::Closed(error.to_string()),
         OutboundError::Client(_) => TransportError::Io(error.to_string()),
     }
 }

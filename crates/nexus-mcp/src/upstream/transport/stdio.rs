@@ -25,6 +25,7 @@ use crate::upstream::config::Program;
 use crate::upstream::error::TransportError;
 use crate::upstream::log::ServerLog;
 use incoming::read;
+pub(crate) use incoming::{LARGE, MAPPED};
 use outgoing::Outbox;
 
 /// Bytes of one message. A line beyond it is passed over, and fails whoever waits for it.

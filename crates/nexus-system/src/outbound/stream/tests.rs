@@ -152,7 +152,8 @@ async fn a_redirect_to_another_server_carries_no_key_and_reaches_no_private_plac
     let last = Server::answering(OK).await;
     let first = Server::answering(redirect(307, last.url().reveal())).await;
     let (strict, _) = outlet(Reach::default());
-    assert!(matches!(strict.send(calling(first.url())).await, Err(OutboundError::Forbidden { .. })));
+    let refused = strict.send(calling(first.url())).await.unwrap_err();
+    assert!(refused.to_string().contains("may not be called: 127.0.0.1 is this machine"), "{refused}");
     assert!(last.asked.lock().is_empty());
 
     let (listed, _) = outlet(Reach::new(false, ["127.0.0.1"]));
@@ -160,6 +161,30 @@ async fn a_redirect_to_another_server_carries_no_key_and_reaches_no_private_plac
     assert_eq!((answer.status, answer.url.to_string()), (200, last.url().to_string()));
     let asked = last.asked.lock().clone();
     assert!(asked[0].contains("accept: text/plain") && !asked[0].contains("hunter2"), "{asked:?}");
+}
+
+#[tokio::test]
+async fn what_was_led_elsewhere_and_failed_there_is_not_said_never_to_have_left() {
+    for there in ["http://127.0.0.1:1/x", "http://10.0.0.1/x", "http:///"] {
+        let first = Server::answering(redirect(307, there)).await;
+        let failed = outlet(Reach::new(false, ["127.0.0.1"])).0.send(calling(first.url())).await;
+        assert!(matches!(&failed, Err(OutboundError::Led { url, .. }) if *url == first.url()), "{there}: {failed:?}");
+        assert_eq!(first.asked.lock().len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn what_is_meant_for_one_server_alone_is_not_led_to_another() {
+    let last = Server::answering(OK).await;
+    let first = Server::answering(redirect(307, last.url().reveal())).await;
+    let (listed, _) = outlet(Reach::new(false, ["127.0.0.1"]));
+    let secret = Calling { redirects: Redirects::SameOrigin, ..calling(first.url()) };
+    assert!(matches!(listed.send(secret).await, Err(OutboundError::Led { .. })));
+    assert!(last.asked.lock().is_empty());
+    let circle = Server::answering(redirect(307, "/elsewhere")).await;
+    let secret = Calling { redirects: Redirects::SameOrigin, ..calling(circle.url()) };
+    listed.send(secret).await.unwrap_err();
+    assert!(circle.asked.lock().len() > 1, "beside it, it is followed");
 }
 
 #[tokio::test]

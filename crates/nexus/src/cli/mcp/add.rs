@@ -1,5 +1,6 @@
 //! `nexus mcp add` and `nexus mcp remove`.
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
@@ -15,11 +16,12 @@ use crate::hold;
 use crate::upstreams::orders::McpOrder;
 
 #[derive(Debug, Args)]
+#[command(override_usage = "nexus mcp add [OPTIONS] NAME (URL | -- COMMAND [ARGS]...)")]
 pub struct Add {
     /// What it is called here
     name: String,
     /// Address of the server; or, behind `--`, the command that starts it
-    #[arg(required_unless_present = "command", conflicts_with = "command")]
+    #[arg(conflicts_with = "command")]
     url: Option<String>,
     /// Variable of the command; `${NAME}` is filled in when it starts
     #[arg(long, short, value_name = "NAME=VALUE", requires = "command")]
@@ -51,9 +53,10 @@ pub struct Remove {
 }
 
 impl Add {
-    pub fn run(self, loaded: &Loaded, env: &Env) -> Result<ExitCode> {
+    pub async fn run(self, loaded: &Loaded, env: &Env) -> Result<ExitCode> {
         let whose = whose(self.project);
-        let mut file = McpFile::open(&Places::of(&loaded.config, env)?, whose)?;
+        let places = Places::of(&loaded.config, env)?;
+        let mut file = McpFile::open(&places, whose)?;
         let name = self.name.clone();
         let (place, shown) = (file.path.display().to_string(), one_line(&name));
         if file.has(&name)? {
@@ -64,7 +67,18 @@ impl Add {
             say(&warning);
         }
         file.save()?;
-        say(&format!("`{shown}` is in {place}. A running hub notices it within a second."));
+        let elsewhere = match whose {
+            Whose::Home => None,
+            Whose::Project => works_elsewhere(loaded, &places.here).await,
+        };
+        match elsewhere {
+            Some(folder) => say(&format!(
+                "`{shown}` is in {place}. The running hub does not read it: it works in {}. A hub that is started in this \
+                 folder, or below it, does; without --project it is for all hubs of yours.",
+                one_line(&folder)
+            )),
+            None => say(&format!("`{shown}` is in {place}. A running hub notices it within a second.")),
+        }
         if whose == Whose::Project {
             say(&format!("It waits for a yes: `nexus mcp connect {shown}`."));
         }
@@ -86,7 +100,13 @@ impl Add {
                     entry.insert("args".to_owned(), json!(args));
                 }
             }
-            (None, None) => bail!("an address is missing, or a command behind `--`"),
+            (None, None) => {
+                let name = one_line(&self.name);
+                bail!(
+                    "`{name}` wants an address or a command: `nexus mcp add {name} https://…/mcp`, or \
+                     `nexus mcp add {name} -- COMMAND ARGS…`"
+                );
+            }
         }
         let env = pairs(&self.env, '=')?;
         let headers = pairs(&self.header, ':')?;
@@ -126,6 +146,14 @@ impl Remove {
         say(&format!("`{shown}` is taken out of {place}."));
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// The working folder of the running hub, where it is none that reads this folder's file.
+async fn works_elsewhere(loaded: &Loaded, here: &Path) -> Option<String> {
+    hold::holder(&loaded.data)?;
+    let told = super::told(loaded, McpOrder::List).await.ok()?;
+    let folder = told["folder"].as_str()?;
+    (!Path::new(folder).starts_with(here)).then(|| folder.to_owned())
 }
 
 fn whose(project: bool) -> Whose {

@@ -24,6 +24,7 @@ use nexus_mcp::upstream::oauth::{
 use nexus_mcp::upstream::transport::http::HttpConnector;
 use tokio::io::{AsyncBufReadExt, BufReader};
 
+use crate::cli::record::Record;
 use crate::cli::{one_line, say};
 use crate::config::{Env, Loaded, mcp};
 use crate::logins;
@@ -31,6 +32,9 @@ use crate::upstreams::orders::{McpAnswer, McpOrder};
 
 /// A request waits for the person at the page, who has [`PATIENCE_MINUTES`], and for what comes before and after.
 const REQUEST: Duration = Duration::from_secs((PATIENCE_MINUTES + 2) * 60);
+
+/// Requests that still run at the end are not waited for longer.
+const LAST_REQUESTS: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Args)]
 pub struct Login {
@@ -66,12 +70,12 @@ impl Login {
         let identity = Identity { name: "Nexus".into(), metadata_url: None, registered, scopes: self.scopes };
         // Kept aside until the server has accepted it: an old login stays good when a new one fails.
         let kept = Arc::new(InMemory::default());
-        let audit: Arc<dyn Sink> = Arc::new(Nowhere);
-        let web = Web::new(&endpoint, audit.clone())?;
-        let file = logins::Login::at(&loaded.data, web.server().as_str());
-        let browser = Arc::new(Terminal { callback: Callback::listen().await? });
-        let oauth = OAuth::new(web, identity, kept.clone(), Tasks::new()).with_browser(browser);
-        let tried = greet(endpoint, audit, oauth).await;
+        let record = Record::open(&loaded).await?;
+        let audit: Arc<dyn Sink> = record.journal.clone();
+        let file = logins::Login::at(&loaded.data, Web::new(&endpoint, audit.clone())?.server().as_str());
+        let tried = visit(endpoint, audit, identity, kept.clone()).await;
+        // What was asked of whom is kept, however it ended.
+        record.close().await;
         let Some(grant) = kept.load()? else {
             tried?;
             say(&format!("{} lets us in without a login.", self.name));
@@ -124,9 +128,19 @@ fn secret(file: Option<PathBuf>) -> Result<Option<String>> {
     Ok(Some(secret))
 }
 
+/// Goes to the server with a person at hand who can log in.
+async fn visit(endpoint: HttpEndpoint, audit: Arc<dyn Sink>, identity: Identity, kept: Arc<InMemory>) -> Result<()> {
+    let (web, tasks) = (Web::new(&endpoint, audit.clone())?, Tasks::new());
+    let browser = Arc::new(Terminal { callback: Callback::listen().await? });
+    let oauth = OAuth::new(web, identity, kept, tasks.clone()).with_browser(browser);
+    let greeted = greet(endpoint, audit, oauth, tasks.clone()).await;
+    tasks.finish(LAST_REQUESTS).await;
+    Ok(greeted?)
+}
+
 /// Connects and asks for the tools, for which every server that wants a login wants it.
-async fn greet(endpoint: HttpEndpoint, audit: Arc<dyn Sink>, oauth: OAuth) -> Result<(), UpstreamError> {
-    let (tasks, log) = (Tasks::new(), Arc::new(ServerLog::default()));
+async fn greet(endpoint: HttpEndpoint, audit: Arc<dyn Sink>, oauth: OAuth, tasks: Tasks) -> Result<(), UpstreamError> {
+    let log = Arc::new(ServerLog::default());
     let connector = HttpConnector::new(endpoint, audit, Some(Arc::new(oauth)), log, tasks.clone());
     let client = Client::connect(Arc::new(connector), Options { timeout: REQUEST, ..Options::new(tasks) }).await?;
     let tools = match client.server().has("tools") {

@@ -4,12 +4,12 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use clap::Args;
-use comfy_table::{ContentArrangement, Table, presets};
 use serde_json::Value;
 
 use nexus_core::text;
 
-use super::{one_line, print, say, told};
+use super::{LONGEST_PIPED, one_line, print, say, told};
+use crate::cli::repl::table;
 use crate::config::Loaded;
 use crate::upstreams::orders::McpOrder;
 
@@ -40,21 +40,20 @@ impl Tools {
             print(&format!("{servers:#}\n"))?;
             return Ok(ExitCode::SUCCESS);
         }
-        let mut table = Table::new();
-        table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
-        table.set_header(["tool", "the server's name", "", "what it says of itself"]);
-        let mut held = String::new();
+        let longest = if table::width().is_some() { BRIEF } else { LONGEST_PIPED };
+        let (mut rows, mut held) = (Vec::new(), String::new());
         for server in servers.as_array().into_iter().flatten() {
             for tool in items(server, "tools") {
-                let brief = text::cut(&one_line(word(tool, "description")), BRIEF).into_owned();
-                table.add_row([one_line(word(tool, "name")), one_line(word(tool, "original")), state(tool), brief]);
+                let brief = text::cut(&one_line(word(tool, "description")), longest).into_owned();
+                rows.push(vec![one_line(word(tool, "name")), one_line(word(tool, "original")), state(tool), brief]);
                 held.push_str(&difference(server, tool));
             }
             for aside in items(server, "set_aside") {
                 let why = format!("not offered: {}", one_line(word(aside, "why")));
-                table.add_row(["-".to_owned(), one_line(word(aside, "tool")), "set aside".to_owned(), why]);
+                rows.push(vec!["-".to_owned(), one_line(word(aside, "tool")), "set aside".to_owned(), why]);
             }
         }
+        let table = table::table(["tool", "the server's name", "", "what it says of itself"], rows);
         print(&format!("{table}\n{held}"))?;
         Ok(ExitCode::SUCCESS)
     }

@@ -44,7 +44,7 @@ const fn usage(name: &'static str, takes: &'static str, about: &'static str) -> 
 }
 
 /// What was typed.
-#[derive(Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Command {
     Tools { tool: Option<String> },
     Call { tool: String, arguments: Given },
@@ -62,7 +62,7 @@ pub enum Command {
 }
 
 /// The arguments of a call, not yet typed.
-#[derive(Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Given {
     Json(Map<String, Value>),
     Pairs(Vec<(String, String)>),

@@ -1,5 +1,6 @@
 //! One sitting at the REPL: the connection to the hub, and what each command does with it.
 
+mod results;
 mod upstreams;
 
 use std::path::PathBuf;
@@ -13,14 +14,16 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
+use nexus_core::session::Era;
 use nexus_core::tasks::Tasks;
 use nexus_core::text;
 use nexus_mcp::upstream::client::{Changed, Client, Host};
+use nexus_mcp::upstream::error::{TransportError, UpstreamError};
 
 use super::command::{COMMANDS, Command, Consent, Given};
 use super::known::Shared;
-use super::show::{Page, Piece, one_line, pieces};
-use super::{files, table, typed};
+use super::show::{Page, one_line};
+use super::{table, typed};
 use crate::cli::hub::{self, Asks, Reach};
 use crate::cli::person::{Keyboard, Person};
 use crate::cli::{print, say};
@@ -31,9 +34,6 @@ const LONG: Duration = Duration::from_millis(400);
 
 /// Rows of the record where nobody says how many.
 const AUDIT_ROWS: u32 = 20;
-
-/// Files of one result.
-const MOST_FILES: usize = 20;
 
 /// How it looks, and who is there.
 #[derive(Clone, Debug)]
@@ -84,7 +84,7 @@ impl Host for Changes {
 impl Session {
     pub async fn open(reach: Reach, manner: Manner) -> Result<Self> {
         let (tasks, changes) = (Tasks::new(), Arc::<Changes>::default());
-        let client = reach.connect(manner.asks, &tasks, Some(changes.clone())).await?;
+        let client = reach.connect(manner.asks, era(manner.asks), &tasks, Some(changes.clone())).await?;
         let interrupt = signal(SignalKind::interrupt()).context("listening for Ctrl-C")?;
         let (known, keyboard) = (Shared::default(), Keyboard::new());
         let session =
@@ -115,14 +115,28 @@ impl Session {
     }
 
     pub async fn run(&mut self, command: Command) -> Result<Outcome> {
-        self.reconnect_if_lost().await?;
-        // The hub may be another by now than the one that did not answer.
-        if std::mem::take(&mut self.may_differ) && command != Command::Quit {
-            self.learn().await.inspect_err(|_| self.may_differ = true)?;
+        if command == Command::Quit {
+            return Ok(Outcome::Quit);
         }
-        let outcome = self.obey(command).await;
+        self.reconnect_if_lost().await?;
+        let outcome = match self.look_and_obey(command.clone()).await {
+            // The hub was started anew, and has not even looked at it.
+            Err(error) if is_session_lost(&error) => {
+                self.reconnect().await?;
+                self.obey(command).await
+            }
+            outcome => outcome,
+        };
         self.may_differ = outcome.is_err();
         outcome
+    }
+
+    async fn look_and_obey(&mut self, command: Command) -> Result<Outcome> {
+        // The hub may be another by now than the one that did not answer.
+        if self.may_differ {
+            self.learn().await?;
+        }
+        self.obey(command).await
     }
 
     async fn obey(&mut self, command: Command) -> Result<Outcome> {
@@ -158,12 +172,15 @@ impl Session {
     }
 
     async fn reconnect_if_lost(&mut self) -> Result<()> {
-        if !self.client.is_connected() {
-            self.client = self.reach.connect(self.manner.asks, &self.tasks, Some(self.changes.clone())).await?;
-            say("the connection was lost; this is a new one");
-            self.learn().await?;
-            self.follow();
-        }
+        if self.client.is_connected() { Ok(()) } else { self.reconnect().await }
+    }
+
+    async fn reconnect(&mut self) -> Result<()> {
+        let asks = self.manner.asks;
+        self.client = self.reach.connect(asks, era(asks), &self.tasks, Some(self.changes.clone())).await?;
+        say("the connection was lost; this is a new one, in which nothing has been allowed yet");
+        self.learn().await?;
+        self.follow();
         Ok(())
     }
 
@@ -222,6 +239,11 @@ impl Session {
     }
 
     async fn call_and_show(&mut self, tool: &str, given: Given) -> Result<Outcome> {
+        if self.known.get().tool(tool).is_none()
+            && let Some(why) = self.held_back(tool).await
+        {
+            bail!(why);
+        }
         let arguments = match given {
             Given::Json(fields) => Value::Object(fields),
             Given::Pairs(pairs) => Value::Object(self.typed(tool, &pairs).await?),
@@ -232,7 +254,7 @@ impl Session {
     async fn call_plainly(&mut self, tool: &str, arguments: Value) -> Result<Outcome> {
         match self.call(tool, &arguments, None).await? {
             None => Ok(Outcome::Cancelled),
-            Some(result) => self.show(tool, result),
+            Some(result) => self.show(tool, result).await,
         }
     }
 
@@ -252,47 +274,11 @@ impl Session {
         if let Some(tool) = known.tool(tool) {
             return Ok(tool.definition.clone());
         }
+        if let Some(why) = self.held_back(tool).await {
+            bail!(why);
+        }
         let meant = did_you_mean(tool, known.tools.iter().map(|tool| tool.name.as_str()));
         bail!("the hub has no tool `{tool}`; {}", meant.unwrap_or_else(|| "/tools lists all".to_owned()))
-    }
-
-    /// Shows a result and keeps it for `/json`.
-    fn show(&mut self, tool: &str, result: Value) -> Result<Outcome> {
-        let outcome = if let Some(waiting) = waiting(&result) {
-            let code = waiting["code"].as_str().unwrap_or_default();
-            self.known.change(|known| known.remember(code));
-            say(&format!("not done yet: {}", text::clean(waiting["how"].as_str().unwrap_or_default())));
-            say(&format!("here: /approve {}", one_line(code, 40)));
-            Outcome::Failed
-        } else if result["isError"] == true {
-            for piece in pieces(&result, Page::PLAIN) {
-                if let Piece::Text(text) = piece {
-                    say(&text);
-                }
-            }
-            Outcome::Failed
-        } else {
-            self.show_pieces(tool, &result)?;
-            Outcome::Done
-        };
-        self.last = Some(result);
-        Ok(outcome)
-    }
-
-    fn show_pieces(&self, tool: &str, result: &Value) -> Result<()> {
-        let mut saved = 0;
-        for piece in pieces(result, self.manner.page) {
-            match piece {
-                Piece::Text(text) => print(&format!("{}\n", text.trim_end_matches('\n')))?,
-                Piece::File { .. } if saved == MOST_FILES => say("there are more files; they are not saved"),
-                Piece::File { kind, base64 } => {
-                    let path = files::save(&self.manner.save, tool, &kind, &base64)?;
-                    saved += 1;
-                    print(&format!("{} saved as {}\n", one_line(&kind, 60), path.display()))?;
-                }
-            }
-        }
-        Ok(())
     }
 
     async fn tools(&self, tool: Option<&str>) -> Result<Outcome> {
@@ -303,7 +289,7 @@ impl Session {
             }
             None => {
                 self.learn().await?;
-                print(&format!("{}\n", table::of_tools(&self.known.get().tools)))?;
+                print(&format!("{}\n", table::of_tools(self.known.get().tools.iter().map(|tool| &*tool.definition))))?;
             }
         }
         Ok(Outcome::Done)
@@ -324,7 +310,7 @@ impl Session {
                 self.last = Some(result);
                 Ok(Outcome::Done)
             }
-            _ => self.show("get_audit_log", result),
+            _ => self.show("get_audit_log", result).await,
         }
     }
 
@@ -341,9 +327,17 @@ async fn learn(client: &Client, known: &Shared) -> Result<()> {
     Ok(())
 }
 
-/// The body of a reply that says that a call waits for a yes.
-fn waiting(result: &Value) -> Option<&Value> {
-    Some(&result["structuredContent"]).filter(|body| body["status"] == "approval_required")
+/// Somebody who is there can be asked by old servers only in the old era. A script has none to ask, and goes on in
+/// the session in which the last one was allowed something.
+fn era(asks: Asks) -> Era {
+    match asks {
+        Asks::Somebody => Era::Legacy,
+        Asks::Nobody => Era::Modern,
+    }
+}
+
+fn is_session_lost(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(UpstreamError::Transport(TransportError::SessionLost)))
 }
 
 fn help() -> Result<Outcome> {

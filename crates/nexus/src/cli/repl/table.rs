@@ -1,15 +1,24 @@
 //! Lists as tables, as wide as the terminal is.
 
-use std::sync::Arc;
-
 use comfy_table::{ContentArrangement, Table, presets};
 use serde_json::Value;
 
-use super::known::{KnownTool, server_of};
+use super::known::server_of;
+use super::schema::{self, Argument};
 use super::show::one_line;
 
 /// Characters of one cell.
 const LONGEST_CELL: usize = 400;
+
+/// Characters of a line in a pipe, and of what stands in it beside a tool's name and description.
+const WIDEST: usize = 120;
+const BESIDE: usize = 16;
+
+/// Characters of what an argument may be.
+const LONGEST_KIND: usize = 80;
+
+/// Characters of a reason where nobody wraps it.
+const LONGEST_WHY: usize = 80;
 
 /// The width of the terminal behind stdout; None where there is none.
 pub fn width() -> Option<u16> {
@@ -42,6 +51,33 @@ pub fn of_objects(objects: &[Value], columns: &[&str]) -> String {
     table(columns.iter().map(|column| column.replace('_', " ")), objects.iter().map(row))
 }
 
+/// The servers behind the hub, a line each; [`of_server`] has the rest.
+pub fn of_servers(servers: &[Value]) -> String {
+    let longest = if width().is_some() { LONGEST_CELL } else { LONGEST_WHY };
+    let row = |server: &Value| {
+        let tools = match server["held"].as_array().map_or(0, Vec::len) {
+            0 => cell(&server["tools"]),
+            held => format!("{}, {held} held", cell(&server["tools"])),
+        };
+        let again = server["next_try"].as_str().map(|at| format!("next try at {}", one_line(at, 40)));
+        let whose = server["visibility"].as_str().filter(|whose| *whose != "shared").map(|whose| one_line(whose, 60));
+        let why = server["why"].as_str().map(|why| one_line(why, longest));
+        let why: Vec<String> = [why, again, whose].into_iter().flatten().collect();
+        vec![cell(&server["name"]), cell(&server["state"]), tools, cell(&server["era"]), why.join("; ")]
+    };
+    table(["name", "state", "tools", "era", "why"], servers.iter().map(row))
+}
+
+/// What is to be said of one server beside its tools.
+pub fn of_server(server: &Value) -> String {
+    let fields = ["state", "why", "since", "next_try", "era", "endpoint", "source", "visibility", "last_error"];
+    let lines = fields.iter().filter_map(|field| {
+        let value = cell(&server[*field]);
+        (!value.is_empty()).then(|| format!("{:11} {value}\n", field.replace('_', " ")))
+    });
+    lines.collect()
+}
+
 /// A value in few characters, on one line: texts without their quotes, nothing for nothing.
 fn cell(value: &Value) -> String {
     match value {
@@ -55,39 +91,47 @@ fn cell(value: &Value) -> String {
     }
 }
 
-/// Tools with what they do; those of upstreams with their server.
-pub fn of_tools(tools: &[Arc<KnownTool>]) -> String {
-    table(["tool", "what it does"], tools.iter().map(|tool| vec![tool.name.clone(), tool.about.clone()]))
+/// Tools as the hub lists them, with what they do.
+pub fn of_tools<'a>(tools: impl IntoIterator<Item = &'a Value, IntoIter: Clone>) -> String {
+    let tools = tools.into_iter();
+    let widest = tools.clone().map(|tool| cell(&tool["name"]).chars().count()).max().unwrap_or_default();
+    // A terminal wraps, a pipe does not.
+    let longest = if width().is_some() { LONGEST_CELL } else { (WIDEST - BESIDE).saturating_sub(widest).max(20) };
+    let rows = tools.map(|tool| {
+        let about = tool["description"].as_str().unwrap_or_default();
+        let first = one_line(about.lines().next().unwrap_or_default(), longest);
+        vec![cell(&tool["name"]), access(tool, about).to_owned(), first]
+    });
+    table(["tool", "access", "what it does"], rows)
+}
+
+/// What a call of it means. Of a server's own words nothing depends: its tools are asked about.
+fn access(tool: &Value, about: &str) -> &'static str {
+    match (server_of(about), &tool["annotations"]["readOnlyHint"]) {
+        (Some(_), _) => "asks",
+        (None, Value::Bool(true)) => "read",
+        (None, _) => "write",
+    }
 }
 
 /// One tool: what it is for, and its arguments.
 pub fn of_tool(tool: &Value) -> String {
     let description = nexus_core::text::clean(tool["description"].as_str().unwrap_or_default()).into_owned();
-    let mut out = format!("{}\n\n{}\n", one_line(tool["name"].as_str().unwrap_or_default(), 100), description.trim());
+    let title = tool["title"].as_str().map_or_else(String::new, |title| format!(": {}", one_line(title, 200)));
+    let mut out = format!("{}{title}\n\n{}\n", cell(&tool["name"]), description.trim());
     if let Some(server) = server_of(&description) {
         out.push_str(&format!("\nIt belongs to the upstream server {server}.\n"));
     }
-    let schema = &tool["inputSchema"];
-    let required: Vec<&str> = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-    let rows = schema["properties"].as_object().into_iter().flatten().map(|(name, field)| {
-        let need = if required.contains(&name.as_str()) { "required" } else { "" };
-        vec![one_line(name, 100), kind(field), need.to_owned(), cell(&field["description"])]
-    });
-    let rows: Vec<Vec<String>> = rows.collect();
+    let row = |argument: Argument| {
+        let need = if argument.required { "required" } else { "optional" };
+        let kind = one_line(&argument.kind, LONGEST_KIND);
+        vec![one_line(&argument.name, 100), kind, need.to_owned(), one_line(argument.about, LONGEST_CELL)]
+    };
+    let rows: Vec<Vec<String>> = schema::arguments(&tool["inputSchema"]).into_iter().map(row).collect();
     if !rows.is_empty() {
         out.push_str(&format!("\n{}\n", table(["argument", "type", "", "what it is"], rows)));
     }
     out
-}
-
-fn kind(field: &Value) -> String {
-    match (&field["type"], &field["enum"]) {
-        (_, Value::Array(choices)) => choices.iter().map(cell).collect::<Vec<_>>().join(" | "),
-        (Value::Array(kinds), _) => {
-            kinds.iter().filter(|kind| *kind != "null").map(cell).collect::<Vec<_>>().join(" | ")
-        }
-        (kind, _) => cell(kind),
-    }
 }
 
 /// The record: a line of what matters for each row.
@@ -131,6 +175,16 @@ mod tests {
     }
 
     #[test]
+    fn a_server_is_a_short_line_and_the_rest_is_told_with_its_tools() {
+        let server = json!({ "name": "git", "state": "waiting", "tools": 3, "held": ["x"], "visibility": "private (robot)",
+            "why": "could not be started: ".repeat(40), "endpoint": "npx ".repeat(100), "next_try": "12:00", "era": null });
+        let shown = of_servers(std::slice::from_ref(&server));
+        assert!(shown.lines().all(|line| line.chars().count() <= 160), "{shown}");
+        assert!(shown.contains("3, 1 held") && shown.contains("private (robot)") && shown.contains("12:00"), "{shown}");
+        assert!(!shown.contains("npx") && of_server(&server).contains("endpoint    npx npx"), "{shown}");
+    }
+
+    #[test]
     fn a_row_of_the_record_is_one_line() {
         let rows = [json!({ "at": "2026-07-28T12:00:00.123Z", "event": "call", "key": "default", "tool": "read_file",
                             "outcome": "ok", "duration_ms": 1.25, "summary": "read /etc/hostname" })];
@@ -151,7 +205,7 @@ mod tests {
         let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
         let lines: Vec<_> = shown.lines().map(words).collect();
         assert!(lines.contains(&words("path string required Where.")), "{shown}");
-        assert!(lines.contains(&words("n integer")), "{shown}");
-        assert!(lines.contains(&words("mode fast | slow")), "{shown}");
+        assert!(lines.contains(&words("n integer optional")), "{shown}");
+        assert!(lines.contains(&words("mode fast | slow optional")), "{shown}");
     }
 }

@@ -211,7 +211,7 @@ fn expected(root: &Value, schema: &Value) -> String {
 }
 
 /// The schema itself in place of a reference to it, within the same document.
-fn followed<'a>(root: &'a Value, schema: &'a Value) -> &'a Value {
+pub fn followed<'a>(root: &'a Value, schema: &'a Value) -> &'a Value {
     let mut schema = schema;
     for _ in 0..DEEPEST {
         let Some(found) = schema["$ref"].as_str().and_then(|at| root.pointer(at.strip_prefix('#')?)) else { break };

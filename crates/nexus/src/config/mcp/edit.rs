@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::json::{self, Entry, Node};
+use super::json::{self, Doubled, Entry, Node, Parsed};
 use crate::config::faults::{Problem, Spot};
 
 /// Both shapes; a file without any gets the common one.
@@ -13,13 +13,14 @@ pub type Edited<T> = Result<T, (Spot, Problem)>;
 
 /// The text with the entry in it, in place of one of the same name.
 pub fn put(text: &str, name: &str, entry: &Value) -> Edited<String> {
-    let root = read(text)?;
+    let Parsed { root, doubled, .. } = read(text)?;
     let (shape, present) = match find(&root, name) {
         Some((_, known)) => (None, Some(known)),
         None => (SHAPES.iter().find_map(|shape| root.get(shape)).filter(|shape| shape.is_map()), None),
     };
     let new = match (present, shape) {
         (Some(known), _) => {
+            once(known, doubled)?;
             let indent = indent_before(text, known.start);
             replaced(text, known.value.span.clone(), &rendered(entry, &indent))
         }
@@ -32,8 +33,9 @@ pub fn put(text: &str, name: &str, entry: &Value) -> Edited<String> {
 
 /// The text without the entry. None: it is not in there.
 pub fn take(text: &str, name: &str) -> Edited<Option<String>> {
-    let root = read(text)?;
+    let Parsed { root, doubled, .. } = read(text)?;
     let Some((servers, known)) = find(&root, name) else { return Ok(None) };
+    once(known, doubled)?;
     let entries = servers.entries();
     let index = entries.iter().position(|entry| entry.key == name).unwrap_or_default();
     let gap = match (index.checked_sub(1).map(|before| &entries[before]), entries.get(index + 1)) {
@@ -48,15 +50,23 @@ pub fn take(text: &str, name: &str) -> Edited<Option<String>> {
 
 /// Whether a file has such an entry.
 pub fn has(text: &str, name: &str) -> Edited<bool> {
-    Ok(find(&read(text)?, name).is_some())
+    Ok(find(&read(text)?.root, name).is_some())
 }
 
-fn read(text: &str) -> Edited<Node> {
-    let parsed = json::parse(text);
-    match parsed.broken.or_else(|| parsed.doubled.into_iter().next()) {
+fn read(text: &str) -> Edited<Parsed> {
+    let mut parsed = json::parse(text);
+    match parsed.broken.take() {
         Some(fault) => Err(fault),
-        None if parsed.root.is_map() => Ok(parsed.root),
+        None if parsed.root.is_map() => Ok(parsed),
         None => Err((parsed.root.spot, Problem::new("a map belongs here"))),
+    }
+}
+
+/// Of two entries of one name nobody knows which is meant. Those of other names do not mind.
+fn once(entry: &Entry, doubled: Vec<Doubled>) -> Edited<()> {
+    match doubled.into_iter().find(|doubled| doubled.is_of(entry)) {
+        Some(doubled) => Err((doubled.spot, doubled.problem)),
+        None => Ok(()),
     }
 }
 
@@ -73,7 +83,7 @@ enum Expect {
 
 /// Nobody's file is written over with something that cannot be read again.
 fn sound(text: &str, name: &str, expect: Expect) -> Edited<()> {
-    let there = find(&read(text)?, name).is_some();
+    let there = find(&read(text)?.root, name).is_some();
     if there != matches!(expect, Expect::There) {
         return Err((Spot { line: 1, col: 1 }, Problem::new("the file is written in a way that is not edited here")));
     }
@@ -156,6 +166,7 @@ mod tests {
         assert!(put("{\"servers\": {", "x", &json!({})).is_err());
         assert!(put("[]", "x", &json!({})).is_err());
         assert!(take("{\"servers\": {\"x\": 1, \"x\": 2}}", "x").is_err());
+        assert!(put("{\"servers\": {\"a\": {}, \"a\": {}}}", "x", &json!({})).is_ok(), "another's fault");
         assert!(put("{\"servers\": 7}", "x", &json!({})).is_ok(), "another shape is added");
     }
 }

@@ -13,6 +13,7 @@ use nexus_mcp::upstream::config::{DEFAULT_TIMEOUT, EraChoice, Private, ServerCon
 
 use super::fields;
 use super::json::{Kind, Node};
+use super::layers::Trust;
 use super::variables::{self, Missing};
 use crate::config::env::Env;
 use crate::config::faults::{Faults, Problem, Spot, did_you_mean, shown};
@@ -43,9 +44,27 @@ pub struct Surroundings<'a> {
     pub text: &'a str,
     /// Relative paths start here.
     pub base: &'a Path,
+    pub trust: Trust,
     /// From nexus.yaml, for all servers.
     pub allow_private: &'a [String],
     pub unset: Unset,
+}
+
+/// Where the folder of the project is, for what Claude Code's files say.
+const PROJECT_FOLDER: &str = "CLAUDE_PROJECT_DIR";
+
+impl<'a> Surroundings<'a> {
+    fn variable(&self, name: &str) -> Option<String> {
+        match (name, self.project()) {
+            (PROJECT_FOLDER, Some(folder)) => Some(folder.display().to_string()),
+            _ => self.env.variable(name),
+        }
+    }
+
+    /// The folder that a project's file belongs to.
+    fn project(&self) -> Option<&'a Path> {
+        (self.trust == Trust::Project).then_some(self.base)
+    }
 }
 
 /// What a variable without a value is.
@@ -93,6 +112,7 @@ impl Reader<'_> {
             deny,
             prefix: self.prefix(entry),
             source,
+            written: endpoint::written(entry),
         };
         (self.faults.len() == before).then(|| Meaning::Server(Box::new(config)))
     }
@@ -259,7 +279,7 @@ impl Reader<'_> {
     /// A text with its variables filled in. None: one is missing, which was told.
     fn filled(&mut self, node: &Node) -> Option<String> {
         let text = node.scalar()?;
-        let missing = match variables::fill(text, |name| self.around.env.variable(name)) {
+        let missing = match variables::fill(text, |name| self.around.variable(name)) {
             Ok(text) if text.contains('\0') => {
                 self.faults.at(node.spot, Problem::new("a NUL character belongs nowhere"));
                 return None;

@@ -13,12 +13,12 @@ const fn field(name: &'static str, holds: &'static str, default: &'static str, m
     Field { name, holds, default, meaning }
 }
 
-pub const FIELDS: [Field; 17] = [
+pub const FIELDS: [Field; 18] = [
     field(
         "command",
         "text, or list of texts",
         "",
-        "Program to start, or program and arguments. Not beside `url`. Variables.",
+        "Program to start, or program and arguments. Not beside `url`. In a project folder, a path such as `./run` starts at that folder. Variables.",
     ),
     field("args", "list of texts", "[]", "Arguments, behind those of `command`. Variables."),
     field("url", "text", "", "Address to call, `http` or `https`. Not beside `command`. Variables."),
@@ -37,8 +37,8 @@ pub const FIELDS: [Field; 17] = [
     field(
         "cwd",
         "folder",
-        "the hub's",
-        "Where the program runs; starts at the folder that the file belongs to. Variables.",
+        "the hub's, or the project's",
+        "Where the program runs; starts at the folder that the file belongs to, which is where programs of a project folder run. Variables.",
     ),
     field("headers", "map of texts", "{}", "Sent with each request to the host of `url`, and to no other. Variables."),
     field(
@@ -66,7 +66,13 @@ pub const FIELDS: [Field; 17] = [
         "true",
         "Switched off it is only listed. `{\"enabled\": false}` alone switches off a server of a farther file.",
     ),
-    field("lazy", "true or false", "false", "Started when first needed."),
+    field("disabled", "true or false", "false", "The opposite of `enabled`, as other programs write it."),
+    field(
+        "lazy",
+        "true or false",
+        "false",
+        "Started when first needed. One that was never met is started once, to learn its tools.",
+    ),
     field("isolate", "true or false", "false", "A process of its own for every session."),
     field(
         "allow_private",
@@ -76,18 +82,15 @@ pub const FIELDS: [Field; 17] = [
     ),
     field(
         "tools",
-        "map of `allow` and `deny`",
+        "map of `allow` and `deny`, or list",
         "all",
-        "Which of its tools are offered, as lists of patterns over the server's own names.",
+        "Which of its tools are offered, as lists of patterns over the server's own names; a list alone is `allow`.",
     ),
     field("prefix", "text", "mcp_{server}_", "What its tools' names start with instead; may be empty."),
 ];
 
-/// Read too, and not worth a line: what other programs write for `enabled: false`.
-const SILENT: [&str; 1] = ["disabled"];
-
 pub fn is_known(field: &str) -> bool {
-    FIELDS.iter().any(|known| known.name == field) || SILENT.contains(&field)
+    FIELDS.iter().any(|known| known.name == field)
 }
 
 pub fn names() -> impl Iterator<Item = &'static str> {
@@ -132,10 +135,12 @@ Servers of the first two start with the hub. A server that a project folder brin
 entry (`nexus mcp connect NAME`); the yes is remembered for that very entry in that very file.
 
 Files may have comments and a comma too many. They are read again when they change: what is unchanged stays connected. A
-faulty entry is told with its place and stops no other; a server that runs stays as it was while its entry is faulty.
+faulty entry is told with its place (`nexus check`, `nexus mcp list`), has the state `faulty` and stops no other; a server
+that runs stays as it was while its entry is faulty. A file of `mcp.files` that does not exist is a fault.
 
 ## Variables
 
 `${NAME}` and `${NAME:-default}` are filled in from the hub's environment; a default also stands in for an empty variable,
-and `$${` stands for `${` itself. A variable that is not set and has no default is a fault.
+and `$${` stands for `${` itself. A variable that is not set and has no default is a fault. In files of a project folder
+`${CLAUDE_PROJECT_DIR}` is that folder, which their programs also find in their environment.
 ";

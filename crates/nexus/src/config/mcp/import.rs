@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 
-use super::json::{self, Kind, Node};
+use super::json;
 use super::layers::{self, Content, Places};
 use crate::config::env::Env;
 
@@ -69,11 +69,20 @@ impl Program {
 pub struct Found {
     pub program: Program,
     pub file: PathBuf,
+    pub whose: Whose,
     pub name: String,
     /// As ours.
     pub entry: Value,
     /// What could not be taken over.
     pub notes: Vec<String>,
+}
+
+/// Who wrote a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whose {
+    Person,
+    /// Whoever has written the project: what it says becomes no entry of the person's own.
+    Project,
 }
 
 /// Everything that was found, and files that could not be read.
@@ -87,14 +96,14 @@ pub struct Finds {
 pub fn find(programs: &[Program], places: &Places, env: &Env) -> Finds {
     let mut finds = Finds::default();
     for program in programs {
-        for (file, folder) in files(*program, places, env) {
+        for (file, whose) in files(*program, places, env) {
             match layers::read(&file, LARGEST_FILE) {
                 Content::Absent => {}
                 Content::Unreadable(problem) => {
                     finds.problems.push(format!("{}: {}", file.display(), problem.what()));
                 }
                 Content::Text(text) => match tree(&file, &text) {
-                    Ok(root) => finds.add(*program, &file, &folder, &root, places, env),
+                    Ok(root) => finds.add(*program, &file, whose, &root, places, env),
                     Err(problem) => finds.problems.push(format!("{}:{problem}", file.display())),
                 },
             }
@@ -105,17 +114,23 @@ pub fn find(programs: &[Program], places: &Places, env: &Env) -> Finds {
 }
 
 impl Finds {
-    fn add(&mut self, program: Program, file: &Path, folder: &Path, root: &Value, places: &Places, env: &Env) {
+    fn add(&mut self, program: Program, file: &Path, whose: Whose, root: &Value, places: &Places, env: &Env) {
+        let folder = match (whose, &places.home) {
+            (Whose::Person, Some(home)) => home,
+            (Whose::Person, None) | (Whose::Project, _) => &places.here,
+        };
         let around = convert::Around { program, folder, home: env.home() };
         for (name, entry) in entries(program, root, places) {
             let (entry, notes) = convert::entry(entry, &around);
-            let found = Found { program, file: file.to_owned(), name: name.to_owned(), entry, notes };
+            let found = Found { program, file: file.to_owned(), whose, name: name.to_owned(), entry, notes };
             self.servers.push(found);
         }
     }
 
     /// The same server under the same name is found once; another one of that name gets one of its own.
     fn tell_apart(&mut self) {
+        // The person's own first: a project takes no name from them.
+        self.servers.sort_by_key(|found| found.whose == Whose::Project);
         let mut kept: Vec<Found> = Vec::new();
         for mut found in std::mem::take(&mut self.servers) {
             if kept.iter().any(|known| known.name == found.name && known.entry == found.entry) {
@@ -133,8 +148,8 @@ impl Finds {
     }
 }
 
-/// Where a program keeps its servers, and the folder each file speaks for.
-fn files(program: Program, places: &Places, env: &Env) -> Vec<(PathBuf, PathBuf)> {
+/// Where a program keeps its servers.
+fn files(program: Program, places: &Places, env: &Env) -> Vec<(PathBuf, Whose)> {
     let home = places.home.clone().unwrap_or_default();
     let config = env.config_home().unwrap_or_else(|| home.join(".config"));
     let mac = home.join("Library/Application Support");
@@ -164,7 +179,7 @@ fn files(program: Program, places: &Places, env: &Env) -> Vec<(PathBuf, PathBuf)
         }
         Program::Nexus3 => files.extend(["mcp.json", "config.json"].map(|name| home.join(".nexus3").join(name))),
     }
-    let mut files: Vec<(PathBuf, PathBuf)> = files.into_iter().map(|file| (file, home.clone())).collect();
+    let mut files: Vec<(PathBuf, Whose)> = files.into_iter().map(|file| (file, Whose::Person)).collect();
     let here: &[&str] = match program {
         Program::Cursor => &[".cursor/mcp.json"],
         Program::VsCode => &[".vscode/mcp.json"],
@@ -174,7 +189,9 @@ fn files(program: Program, places: &Places, env: &Env) -> Vec<(PathBuf, PathBuf)
         // Its file of a project is a layer of ours.
         Program::ClaudeCode | Program::ClaudeDesktop => &[],
     };
-    files.extend(here.iter().map(|name| (places.here.join(name), places.here.clone())));
+    let is_home = places.home.as_ref().is_some_and(|home| *home == places.here);
+    let whose = if is_home { Whose::Person } else { Whose::Project };
+    files.extend(here.iter().map(|name| (places.here.join(name), whose)));
     let mut seen = Vec::new();
     files.retain(|(file, _)| {
         !seen.contains(file) && {
@@ -193,20 +210,7 @@ fn tree(file: &Path, text: &str) -> Result<Value, String> {
     let parsed = json::parse(text);
     match parsed.broken {
         Some((spot, problem)) => Err(format!("{}:{}: {}", spot.line, spot.col, problem.what())),
-        None => Ok(value(&parsed.root)),
-    }
-}
-
-fn value(node: &Node) -> Value {
-    match &node.kind {
-        Kind::Null => Value::Null,
-        Kind::Bool(value) => Value::Bool(*value),
-        Kind::Number(number) => serde_json::from_str(number).unwrap_or_default(),
-        Kind::Text(text) => Value::String(text.clone()),
-        Kind::List(items) => items.iter().map(value).collect(),
-        Kind::Map(entries) => {
-            Value::Object(entries.iter().map(|entry| (entry.key.clone(), value(&entry.value))).collect())
-        }
+        None => Ok(parsed.root.value()),
     }
 }
 

@@ -3,6 +3,8 @@
 
 use std::ops::Range;
 
+use serde_json::Value;
+
 use crate::config::faults::{Problem, Spot, shown};
 
 /// Far above what any such file needs, far below what a stack minds.
@@ -45,8 +47,26 @@ pub struct Parsed {
     pub root: Node,
     /// What is wrong and keeps the rest from being read.
     pub broken: Option<(Spot, Problem)>,
-    /// Keys that are given twice; the first one counts.
-    pub doubled: Vec<(Spot, Problem)>,
+    pub doubled: Vec<Doubled>,
+}
+
+/// A key that is given twice; the first one counts.
+#[derive(Debug)]
+pub struct Doubled {
+    pub key: String,
+    pub spot: Spot,
+    pub problem: Problem,
+    /// Where the second one begins, in bytes of the text.
+    start: usize,
+    /// Of the map it stands in.
+    depth: usize,
+}
+
+impl Doubled {
+    /// Whether this is a fault of the entry: of its name in the map of servers, or of something within it.
+    pub fn is_of(&self, entry: &Entry) -> bool {
+        (self.depth == 1 && self.key == entry.key) || entry.value.span.contains(&self.start)
+    }
 }
 
 pub fn parse(text: &str) -> Parsed {
@@ -112,6 +132,20 @@ impl Node {
         }
     }
 
+    /// Without places and comments.
+    pub fn value(&self) -> Value {
+        match &self.kind {
+            Kind::Null => Value::Null,
+            Kind::Bool(value) => Value::Bool(*value),
+            Kind::Number(number) => serde_json::from_str(number).unwrap_or_default(),
+            Kind::Text(text) => Value::String(text.clone()),
+            Kind::List(items) => items.iter().map(Node::value).collect(),
+            Kind::Map(entries) => {
+                Value::Object(entries.iter().map(|entry| (entry.key.clone(), entry.value.value())).collect())
+            }
+        }
+    }
+
     pub fn is_map(&self) -> bool {
         matches!(self.kind, Kind::Map(_))
     }
@@ -123,7 +157,7 @@ struct Reader<'a> {
     /// The last place that was asked for: the next is counted from there.
     place: Place,
     broken: Option<(Spot, Problem)>,
-    doubled: Vec<(Spot, Problem)>,
+    doubled: Vec<Doubled>,
 }
 
 #[derive(Clone, Copy)]
@@ -169,7 +203,9 @@ impl Reader<'_> {
                 Some(entry) => match seen.get(&entry.key) {
                     Some(line) => {
                         let problem = Problem::new(format!("`{}` is given twice", shown(&entry.key)));
-                        self.doubled.push((entry.spot, problem.note(format!("first on line {line}"))));
+                        let problem = problem.note(format!("first on line {line}"));
+                        let Entry { key, spot, start, .. } = entry;
+                        self.doubled.push(Doubled { key, spot, problem, start, depth });
                     }
                     None => {
                         seen.insert(entry.key.clone(), entry.spot.line);

@@ -4,6 +4,7 @@ use std::fs;
 use std::time::Duration;
 
 use nexus_mcp::upstream::config::{Endpoint, EraChoice, HttpKind, Program};
+use nexus_mcp::upstream::supervisor::endpoint_of;
 use tempfile::TempDir;
 
 use super::*;
@@ -31,6 +32,7 @@ impl Lab {
     fn places(&self) -> Places {
         let home = self.folder.path().join("home");
         let extra = vec![self.folder.path().join("extra.json")];
+        let extra = extra.into_iter().filter(|file| file.exists()).collect();
         Places { here: home.join("project/deep"), home: Some(home), extra }
     }
 
@@ -92,8 +94,66 @@ fn a_nearer_enabled_false_alone_switches_off() {
         .file("home/project/.mcp.json", off);
     let reading = lab.read();
     assert_eq!(command(&reading, "a"), "x");
-    assert!(!reading.servers["a"].config.enabled && reading.servers["a"].off_by.is_some());
+    assert!(!reading.servers["a"].config.enabled);
+    assert!(reading.servers["a"].switched_off().unwrap().ends_with("home/project/.mcp.json:1"));
     assert!(!reading.servers["gone"].config.enabled && reading.servers["gone"].config.endpoint.is_none());
+}
+
+#[test]
+fn a_programs_paths_start_at_the_folder_of_its_project() {
+    let lab = Lab::new().file(
+        "home/project/.mcp.json",
+        r#"{"mcpServers": {"a": {"command": "./run", "args": ["${CLAUDE_PROJECT_DIR:-.}/x"]}, "b": {"command": "npx"},
+            "c": {"command": "/bin/c", "cwd": "sub"}}}"#,
+    );
+    let reading = lab.read();
+    let project = lab.folder.path().join("home/project");
+    let program = |name: &str| match &reading.servers[name].config.endpoint {
+        Some(Endpoint::Stdio(program)) => program.clone(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(Path::new(&program("a").command), project.join("./run"));
+    assert_eq!(program("a").args, [project.join("x").display().to_string()]);
+    assert_eq!((program("a").cwd, program("b").cwd), (Some(project.clone()), Some(project.clone())));
+    assert_eq!((program("b").command.as_str(), program("c").command.as_str()), ("npx", "/bin/c"));
+    assert_eq!(program("c").cwd, Some(project.join("sub")));
+    let home = only(r#"{"servers": {"a": {"command": "./run"}}}"#);
+    assert_eq!(command(&home, "a"), "./run");
+}
+
+#[test]
+fn an_entry_with_something_twice_is_faulty_and_the_others_are_not() {
+    let reading = only(
+        r#"{"servers": {"a": {"command": "x"}, "b": {"command": "x", "command": "y"}, "c": {"command": "x"},
+            "c": {"command": "y"}, "d": {"command": "x"}}, "mcpServers": {"d": {"command": "y"}}}"#,
+    );
+    assert_eq!(reading.servers.keys().collect::<Vec<_>>(), ["a"]);
+    assert_eq!(reading.broken.keys().collect::<Vec<_>>(), ["b", "c", "d"]);
+    assert!(reading.broken.values().all(|broken| broken.why.contains("given twice")), "{reading:#?}");
+    assert_eq!(reading.faults.len(), 3, "{reading:#?}");
+}
+
+#[test]
+fn an_unset_variable_in_a_command_is_the_only_fault() {
+    let reading = only(r#"{"servers": {"a": {"command": "${GONE}/x"}, "b": {"command": ["${GONE}"]}}}"#);
+    assert_eq!(reading.faults.len(), 2, "{reading:#?}");
+    assert!(reading.faults.iter().all(|fault| fault.contains("`GONE` is not set")), "{reading:#?}");
+}
+
+#[test]
+fn a_file_that_is_named_and_not_there_is_a_fault() {
+    let lab = Lab::new();
+    let places = Places { extra: vec![lab.folder.path().join("gone.json")], ..lab.places() };
+    let reading = read(&places, &[], &Env::from_pairs([]));
+    assert!(matches!(reading.faults.as_slice(), [fault] if fault.contains("gone.json")), "{reading:#?}");
+}
+
+#[test]
+fn an_entry_that_is_asked_about_hides_nothing() {
+    let written = "{ // harmless\n \"command\": \"sh\", /* \u{202e} */ \"args\": [\"a\\nb\u{202e}c\u{200b}\"] }";
+    let reading = only(&format!("{{\"servers\": {{\"a\": {written}}}}}"));
+    let shown = reading.servers["a"].shown();
+    assert_eq!(shown, "{\n  \"command\": \"sh\",\n  \"args\": [\n    \"a\\nb\\u202ec\\u200b\"\n  ]\n}");
 }
 
 #[test]
@@ -133,6 +193,20 @@ fn every_field_is_read() {
     let Some(Endpoint::Http(http)) = &bare.endpoint else { panic!("{bare:?}") };
     assert!(http.allow_private.all && http.kind == HttpKind::Auto && bare.timeout == Duration::from_secs(120));
     assert!(reading.servers["none"].config.endpoint.is_none());
+}
+
+#[test]
+fn what_is_shown_of_an_entry_holds_no_value_of_a_variable() {
+    let reading = only(
+        r#"{"servers": {
+        "program": {"command": ["${TOKEN}", "-y"], "args": ["${TOKEN}", "$${x}", 7]},
+        "web": {"url": "https://tools.example/${TOKEN}/mcp?key=${TOKEN}"}
+    }}"#,
+    );
+    assert!(reading.faults.is_empty(), "{reading:#?}");
+    let shown = |name: &str| endpoint_of(&reading.servers[name].config);
+    assert_eq!(shown("program"), "${TOKEN} -y ${TOKEN} $${x} 7");
+    assert_eq!(shown("web"), "https://tools.example/${TOKEN}/mcp");
 }
 
 #[test]

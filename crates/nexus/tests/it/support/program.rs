@@ -85,14 +85,23 @@ impl Program {
     /// Runs it to its end with this on stdin.
     pub async fn run_with(self, input: &str) -> Ran {
         let what = format!("nexus {}", self.args.join(" "));
-        let mut child = self.command().stdin(Stdio::piped()).spawn().unwrap();
-        let mut stdin = child.stdin.take().unwrap();
-        // One that ends early does not read it all.
-        let _ = within(&what, stdin.write_all(input.as_bytes())).await;
-        drop(stdin);
-        let output = within(&what, child.wait_with_output()).await.unwrap();
-        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-        Ran { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
+        let mut command = self.command();
+        command.stdin(Stdio::piped());
+        run_with(command, &what, input).await
+    }
+
+    /// Runs it at a terminal, typing each second text once the first is shown. All that was shown is its stdout.
+    #[allow(clippy::disallowed_methods, reason = "the tests' one way to start a process")]
+    pub async fn at_a_terminal(self, script: &[(&str, Option<&str>)]) -> Ran {
+        let driver = format!("{}/../../tests/hostile/terminal.py", env!("CARGO_MANIFEST_DIR"));
+        let mut command = Command::new("python3");
+        command.args(["-B", &driver, env!("CARGO_BIN_EXE_nexus")]).args(&self.args);
+        command.env_clear().envs(self.env.iter().cloned());
+        if let Some(folder) = &self.current_dir {
+            command.current_dir(folder);
+        }
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+        run_with(command, "a sitting at a terminal", &serde_json::to_string(script).unwrap()).await
     }
 
     /// Starts it and listens to its stderr.
@@ -101,6 +110,17 @@ impl Program {
         let talk = listen(child.stderr.take().unwrap());
         (child, talk)
     }
+}
+
+async fn run_with(mut command: Command, what: &str, input: &str) -> Ran {
+    let mut child = command.spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    // One that ends early does not read it all.
+    let _ = within(what, stdin.write_all(input.as_bytes())).await;
+    drop(stdin);
+    let output = within(what, child.wait_with_output()).await.unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    Ran { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
 }
 
 /// Gathers what comes, line by line.

@@ -205,6 +205,7 @@ async fn a_prefix_replaces_the_servers_name_and_our_own_tools_win_a_clash() {
         assert!(tools.contains(&name.to_owned()), "{name}: {tools:?}");
     }
     assert_eq!(tools.iter().filter(|name| *name == "read_file").count(), 1);
+    assert!(tools.iter().any(|name| name.starts_with("read_file_")), "the server's has another name: {tools:?}");
     let file = hub.path("own");
     crate::support::write(&file, "read by the hub itself");
     let read = client.call("read_file", json!({ "path": file })).await;

@@ -67,6 +67,8 @@ async fn a_server_that_wants_a_login_says_so_and_is_used_after_it() {
     let mode = |path: &PathBuf| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(files.iter().map(mode).collect::<Vec<_>>(), [0o600]);
     assert!(!hub.said().contains("secret-"), "{}", hub.said());
+    // Whom the login asked is on record, as with everything that goes out.
+    assert!(format!("{:?}", hub.audit().await).contains("/token"));
 }
 
 #[tokio::test]

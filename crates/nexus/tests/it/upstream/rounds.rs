@@ -31,7 +31,8 @@ async fn two_hundred_connects_and_kills_leave_no_process_no_descriptor_and_no_me
         let said = client.call(&format!("mcp_{name}_echo"), json!({ "message": "hi" })).await;
         assert_eq!(text_of(&said), "hi", "round {round}: {said}");
         let children = hub.descendants();
-        if round % 2 == 0 {
+        // One that ignores every plea is let go only now and then: that takes four seconds.
+        if round % 2 == 0 || (name == "g" && round % 50 != 49) {
             let server = children.iter().find(|pid| command_of(**pid).contains("server")).unwrap();
             signal(*server, Signal::KILL);
         }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -91,6 +92,46 @@ async fn a_question_among_requests_of_several_sessions_goes_to_the_host() {
         let asked: Vec<&str> =
             asked.iter().filter(|(_, diary)| diary.asked.load(Ordering::SeqCst) > 0).map(|(who, _)| *who).collect();
         assert_eq!(asked, [expected], "{sessions:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_that_may_be_about_what_another_session_gave_up_goes_to_the_host() {
+    let (one, two) = (Some(Uuid::from_u128(1)), Some(Uuid::from_u128(2)));
+    check([one, two], Meanwhile::Nothing, "host").await;
+    check([None, two], Meanwhile::Nothing, "host").await;
+    check([None, None], Meanwhile::Nothing, "host").await;
+    check([two, two], Meanwhile::Nothing, "listener").await;
+    check([one, two], Meanwhile::TheAnswerCame, "listener").await;
+    check([one, two], Meanwhile::TenMinutes, "listener").await;
+
+    #[derive(Clone, Copy, Debug)]
+    enum Meanwhile {
+        Nothing,
+        TheAnswerCame,
+        TenMinutes,
+    }
+
+    async fn check(sessions: [Option<Uuid>; 2], meanwhile: Meanwhile, expected: &str) {
+        let host = Arc::new(Diary::default());
+        let [gone, there] = sessions.map(|session| Arc::new(Diary { session, ..Diary::default() }));
+        let (client, mut given) = asking(options_with(&host), &[("q", "roots/list")]).await;
+        let given_up = Ask::tool("wait", "{}").listened_by(gone.clone()).within(Duration::from_secs(1));
+        client.request(given_up).await.unwrap_err();
+        match meanwhile {
+            Meanwhile::Nothing => {}
+            Meanwhile::TheAnswerCame => drop(client.request(Ask::tool("end", "{}")).await.unwrap()),
+            Meanwhile::TenMinutes => tokio::time::advance(Duration::from_secs(600)).await,
+        }
+        // The first that the client says now is that the request is cancelled.
+        let answered = async { while given.recv().await.unwrap()["id"] != "q" {} };
+        tokio::select! {
+            answer = client.request(Ask::tool("ask", "{}").listened_by(there.clone())) => panic!("{answer:?}"),
+            () = answered => {}
+        }
+        let asked = |diary: &Diary| diary.asked.load(Ordering::SeqCst);
+        let who = if asked(&host) == 1 { "host" } else { "listener" };
+        assert_eq!((who, asked(&gone), asked(&host) + asked(&there)), (expected, 0, 1), "{sessions:?} {meanwhile:?}");
     }
 }
 

@@ -296,6 +296,16 @@ async fn a_result_that_is_no_object_is_nonsense() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn an_answer_with_neither_result_nor_error_fails_its_request_at_once() {
+    let empty = |far: &Far, heard: Heard| far.say(json!({ "jsonrpc": "2.0", "id": heard.id }).to_string());
+    let client = connect_old(empty).await;
+    let asked = Instant::now();
+    let (error, delivery) = failure(client.request(tool("t")).await);
+    assert!(error.to_string().contains("neither a result nor an error"), "{error}");
+    assert_eq!((delivery, asked.elapsed()), (Delivery::Answered, Duration::ZERO));
+}
+
 #[tokio::test]
 async fn a_second_answer_to_one_request_is_unrelated_to_the_next() {
     let client = connect_old(|far, heard| {

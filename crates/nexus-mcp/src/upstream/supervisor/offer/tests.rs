@@ -11,7 +11,7 @@ fn raw(items: impl IntoIterator<Item = Value>) -> Vec<Box<RawValue>> {
     items.into_iter().map(|item| RawValue::from_string(item.to_string()).unwrap()).collect()
 }
 
-async fn made(config: &ServerConfig, lists: Lists, allowed: &[Pin]) -> Assembled {
+async fn made(config: &ServerConfig, lists: Lists, allowed: Option<&[Pin]>) -> Assembled {
     let naming = Naming::new(&config.name, config.prefix.as_deref());
     assemble(config, &naming, &NameClaims::default(), lists, allowed).await
 }
@@ -21,12 +21,12 @@ async fn broken_tools_are_set_aside_and_named_and_the_rest_works() {
     let broken =
         json!({ "name": "bad", "inputSchema": { "type": "object", "properties": { "a": { "type": "strin" } } } });
     let tools = raw([tool("a", "A."), broken, tool("a", "Again."), json!({ "x": 1 }), tool("b", "B.")]);
-    let Assembled { offer, first } = made(&stdio("x"), Lists { tools, ..Lists::default() }, &[]).await;
+    let Assembled { offer, first } = made(&stdio("x"), Lists { tools, ..Lists::default() }, None).await;
     let names: Vec<&str> = offer.tools.iter().map(|tool| tool.original.as_str()).collect();
     assert_eq!(names, ["a", "b"]);
     let aside: Vec<&str> = offer.set_aside.iter().map(|aside| aside.tool.as_str()).collect();
     assert_eq!(aside, ["bad", "a", "(without a name)"]);
-    assert_eq!(first.len(), 2, "only what works is remembered");
+    assert_eq!(first.unwrap().len(), 2, "only what works is remembered");
     assert_eq!(offer.tool(&ToolName::parse("mcp_x_b").unwrap()).unwrap().original, "b");
 }
 
@@ -36,9 +36,9 @@ async fn patterns_choose_by_the_servers_own_names_and_all_tools_are_remembered()
     config.allow = Patterns::parse(["read_*".to_owned()]).unwrap();
     config.deny = Patterns::parse(["*_secret".to_owned()]).unwrap();
     let tools = raw([tool("read_file", ""), tool("read_secret", ""), tool("write_file", "")]);
-    let Assembled { offer, first } = made(&config, Lists { tools, ..Lists::default() }, &[]).await;
+    let Assembled { offer, first } = made(&config, Lists { tools, ..Lists::default() }, None).await;
     let names: Vec<&str> = offer.tools.iter().map(|tool| tool.exposed.as_str()).collect();
-    assert_eq!((names, first.len()), (vec!["mcp_x_read_file"], 3));
+    assert_eq!((names, first.unwrap().len()), (vec!["mcp_x_read_file"], 3));
 }
 
 #[tokio::test]
@@ -58,7 +58,7 @@ async fn prompts_and_resources_are_offered_prefixed_and_cleaned() {
         templates: raw([json!({ "uriTemplate": "test://{id}", "name": "T" })]),
         ..Lists::default()
     };
-    let offer = made(&stdio("x"), lists, &[]).await.offer;
+    let offer = made(&stdio("x"), lists, None).await.offer;
     let prompt = offer.prompt(&ToolName::parse("mcp_x_sum_up").unwrap()).unwrap();
     assert_eq!((prompt.original.as_str(), &prompt.definition["description"]), ("Sum up", &json!("xy")));
     assert_eq!(offer.resources[0].exposed, "mcp-x+test://a");
@@ -69,6 +69,6 @@ async fn prompts_and_resources_are_offered_prefixed_and_cleaned() {
 #[tokio::test]
 async fn a_thousand_broken_tools_are_not_all_named() {
     let tools = raw((0..1000).map(|n| json!({ "name": format!("t{n}") })));
-    let offer = made(&stdio("x"), Lists { tools, ..Lists::default() }, &[]).await.offer;
+    let offer = made(&stdio("x"), Lists { tools, ..Lists::default() }, None).await.offer;
     assert_eq!((offer.set_aside.len(), offer.set_aside[100].tool.as_str()), (101, "(900 more)"));
 }

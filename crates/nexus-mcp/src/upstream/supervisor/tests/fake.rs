@@ -33,6 +33,8 @@ pub(crate) struct Conduct {
     /// Hears pings and says nothing.
     pub deaf: bool,
     pub lists_nonsense: bool,
+    /// Never answers its greeting.
+    pub hangs: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -103,6 +105,7 @@ impl Fake {
     fn answer(&self, request: &Value) -> Option<Value> {
         let conduct = self.conduct.lock();
         Some(match request["method"].as_str().unwrap() {
+            "initialize" if conduct.hangs => return None,
             "initialize" => json!({ "result": {
                 "protocolVersion": "2025-11-25",
                 "capabilities": { "tools": { "listChanged": true } },

@@ -13,6 +13,10 @@ use crate::upstream::transport::oversized::{self, Whose};
 
 /// Bytes; what a pipe holds.
 const PIPE: usize = 64 << 10;
+/// From here on a line gets a buffer that the system maps: only what is written to takes memory, it grows without a copy,
+/// and it is given back at once when it goes. The C library does so for every piece from 32 MiB on.
+pub(crate) const LARGE: usize = 512 << 10;
+pub(crate) const MAPPED: usize = 33 << 20;
 /// Bytes at the end of an oversized line that are kept: some servers write the id last.
 const TAIL: usize = 256;
 /// A line of noise is shown so far.
@@ -61,7 +65,8 @@ impl Lines {
     /// Where to put what comes next.
     pub(super) fn room(&mut self) -> &mut Vec<u8> {
         if self.buffer.capacity() - self.buffer.len() < PIPE / 4 {
-            self.buffer.reserve(PIPE);
+            let more = if self.buffer.len() < LARGE { PIPE } else { MAPPED.saturating_sub(self.buffer.len()).max(PIPE) };
+            self.buffer.reserve(more);
         }
         &mut self.buffer
     }

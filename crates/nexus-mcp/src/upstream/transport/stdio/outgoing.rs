@@ -10,6 +10,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::upstream::error::TransportError;
+use crate::wire::on_one_line;
 
 /// Bytes that may wait for a server that does not read; then the senders wait.
 const MOST_WAITING: usize = 1 << 20;
@@ -46,7 +47,9 @@ impl Outbox {
     }
 
     /// Comes back when it is written or next in line.
-    pub(super) async fn send(&self, mut line: String) -> Result<(), TransportError> {
+    pub(super) async fn send(&self, line: String) -> Result<(), TransportError> {
+        // Whoever called may have written line ends between tokens: the server must not take the rest for a message.
+        let mut line = on_one_line(line);
         line.push('\n');
         let room = self.drained.notified();
         tokio::pin!(room);

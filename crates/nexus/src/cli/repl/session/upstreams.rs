@@ -5,26 +5,28 @@ use serde_json::{Value, json};
 
 use nexus_core::text;
 
-use super::{Outcome, Session, waiting};
+use super::{Outcome, Session};
 use crate::cli::repl::command::{Consent, Visibility};
 use crate::cli::repl::show::one_line;
 use crate::cli::repl::table;
+use crate::cli::waiting::Waiting;
 use crate::cli::{print, say};
 
-/// Of what `list_upstreams` tells of a server, in this order.
-const COLUMNS: [&str; 10] =
-    ["name", "state", "why", "next_try", "era", "tools", "held", "visibility", "endpoint", "source"];
+const LIST: &str = "list_upstreams";
+
+/// Servers with tools that are held back, among which one is looked for.
+const MOST_HOLDING: usize = 50;
 
 impl Session {
     pub(super) async fn upstreams(&mut self) -> Result<Outcome> {
-        let Some(result) = self.call("list_upstreams", &json!({}), None).await? else { return Ok(Outcome::Cancelled) };
-        let Some(servers) = servers(&result) else { return self.show("list_upstreams", result) };
+        let Some(result) = self.call(LIST, &json!({}), None).await? else { return Ok(Outcome::Cancelled) };
+        let Some(servers) = servers(&result) else { return self.show(LIST, result).await };
         if servers.is_empty() {
             say(
                 "no upstream server is configured; `nexus mcp add` adds one, `nexus mcp import` takes over others' entries",
             );
         } else {
-            print(&format!("{}\n", table::of_objects(servers, &COLUMNS)))?;
+            print(&format!("{}\n", table::of_servers(servers)))?;
         }
         self.remember_servers(servers);
         self.last = Some(result);
@@ -33,12 +35,10 @@ impl Session {
 
     /// For completion. A hub that has no such servers, or does not tell of them, is one all the same.
     pub(super) async fn learn_servers(&self) {
-        if self.known.get().tool("list_upstreams").is_none() {
+        if self.known.get().tool(LIST).is_none() {
             return;
         }
-        let Ok(result) = self.client.call_tool("list_upstreams", &json!({})).await else { return };
-        let result = serde_json::from_str(result.raw().get()).unwrap_or(Value::Null);
-        if let Some(servers) = servers(&result) {
+        if let Some(servers) = self.listed(&json!({})).await.as_ref().and_then(servers) {
             self.remember_servers(servers);
         }
     }
@@ -59,15 +59,18 @@ impl Session {
         if let Some(visibility) = visibility {
             arguments["visibility"] = visibility.as_str().into();
         }
+        if consent == Some(Consent::AllowAll) {
+            arguments["all_tools"] = true.into();
+        }
         let Some(mut result) = self.call("connect_upstream", &arguments, consent).await? else {
             return Ok(Outcome::Cancelled);
         };
         // Where the hub cannot ask through us, the yes that was given with the command is said in its other way.
-        if let (Some(waiting), Some(consent)) = (waiting(&result), consent) {
-            let yes = json!({ "code": waiting["code"], "scope": consent.decision() });
+        if let (Some(waiting), Some(consent)) = (Waiting::of(&result), consent) {
+            let yes = json!({ "code": waiting.code, "scope": consent.decision() });
             match self.call("approve_writes", &yes, None).await? {
                 None => return Ok(Outcome::Cancelled),
-                Some(refused) if refused["isError"] == true => return self.show("approve_writes", refused),
+                Some(refused) if refused["isError"] == true => return self.show("approve_writes", refused).await,
                 Some(_) => {}
             }
             match self.call("connect_upstream", &arguments, None).await? {
@@ -75,15 +78,15 @@ impl Session {
                 Some(connected) => result = connected,
             }
         }
-        let outcome = self.show_connected(result)?;
+        let outcome = self.show_connected(result).await?;
         self.learn().await?;
         Ok(outcome)
     }
 
-    fn show_connected(&mut self, result: Value) -> Result<Outcome> {
+    async fn show_connected(&mut self, result: Value) -> Result<Outcome> {
         let body = &result["structuredContent"];
         let (Some(name), Some(state)) = (body["name"].as_str(), body["state"].as_str()) else {
-            return self.show("connect_upstream", result);
+            return self.show("connect_upstream", result).await;
         };
         let why = body["why"].as_str().map_or_else(String::new, |why| format!(" ({})", one_line(why, 300)));
         let tools = body["tools"].as_array().map_or(&[][..], Vec::as_slice);
@@ -112,10 +115,11 @@ impl Session {
 
     /// Those of one server, also what is held back, with the difference, and what cannot be offered.
     async fn tools_of(&mut self, server: &str) -> Result<Outcome> {
-        let Some(result) = self.call("list_upstreams", &json!({ "name": server }), None).await? else {
+        let Some(result) = self.call(LIST, &json!({ "name": server }), None).await? else {
             return Ok(Outcome::Cancelled);
         };
-        let Some([found]) = servers(&result) else { return self.show("list_upstreams", result) };
+        let Some([found]) = servers(&result) else { return self.show(LIST, result).await };
+        print(&table::of_server(found))?;
         let tools = found["list"].as_array().map_or(&[][..], Vec::as_slice);
         if tools.is_empty() {
             say(&format!(
@@ -136,6 +140,35 @@ impl Session {
         }
         self.last = Some(result);
         Ok(Outcome::Done)
+    }
+
+    /// Why a tool that a server has cannot be called. None: it is not that.
+    pub(super) async fn held_back(&self, tool: &str) -> Option<String> {
+        if self.known.get().tool(LIST).is_none() {
+            return None;
+        }
+        let all = self.listed(&json!({})).await?;
+        let holds = |server: &&Value| server["held"].as_array().is_some_and(|held| !held.is_empty());
+        for server in servers(&all)?.iter().filter(holds).take(MOST_HOLDING) {
+            let one = self.listed(&json!({ "name": server["name"] })).await?;
+            let Some([found]) = servers(&one) else { continue };
+            let tools = found["list"].as_array().map_or(&[][..], Vec::as_slice);
+            if let Some(held) = tools.iter().find(|held| held["name"] == tool && held["standing"] == "held") {
+                let field = |value: &Value| one_line(value.as_str().unwrap_or_default(), 100);
+                let (server, original) = (field(&found["name"]), field(&held["original"]));
+                return Some(format!(
+                    "`{tool}` is held back, as it is new or has changed: `/mcp tools {server}` shows how, and \
+                     `nexus mcp allow {server} {original}` at the hub lets it through"
+                ));
+            }
+        }
+        None
+    }
+
+    /// What the hub tells of its servers, without a word to anybody.
+    async fn listed(&self, arguments: &Value) -> Option<Value> {
+        let result = self.client.call_tool(LIST, arguments).await.ok()?;
+        serde_json::from_str(result.raw().get()).ok()
     }
 
     async fn tools_of_all(&mut self) -> Result<Outcome> {

@@ -1,9 +1,11 @@
 //! What to start, or where to connect.
 
+use std::path::Path;
+
 use nexus_core::redact;
 use nexus_mcp::upstream::config::{Endpoint, HttpEndpoint, HttpKind, Program};
 
-use super::{Fill, Reader};
+use super::{Fill, PROJECT_FOLDER, Reader};
 use crate::config::faults::{Problem, shown};
 use crate::config::mcp::json::{Kind, Node};
 use crate::config::section::Value;
@@ -105,11 +107,15 @@ impl Reader<'_> {
     }
 
     fn program(&mut self, entry: &Node, command: &Node) -> Option<Program> {
+        let before = self.faults.len();
         let mut words = match &command.kind {
             Kind::Text(_) => self.filled(command).into_iter().collect(),
             Kind::List(_) => self.texts(command, Fill::Variables).into_iter().map(|(word, _)| word).collect(),
             _ => Vec::new(),
         };
+        if self.faults.len() > before {
+            return None;
+        }
         if words.first().is_none_or(|word| word.trim().is_empty()) {
             let problem = Problem::new("`command` is a program, or a list of a program and its arguments");
             self.faults.at(command.spot, problem.hint(r#""npx", or ["npx", "-y", "…"]"#));
@@ -119,7 +125,17 @@ impl Reader<'_> {
             words.extend(self.texts(args, Fill::Variables).into_iter().map(|(word, _)| word));
         }
         let mut words = words.into_iter();
-        let mut program = Program::new(words.next().unwrap_or_default(), words).inherit(self.around.env.all());
+        let mut command = words.next().unwrap_or_default();
+        let project = self.around.project();
+        if let Some(folder) = project.filter(|_| command.contains('/')) {
+            // An absolute one stays what it is.
+            command = folder.join(command).display().to_string();
+        }
+        let mut program = Program::new(command, words).inherit(self.around.env.all());
+        if let Some(folder) = project {
+            program.env.retain(|(known, _)| known != PROJECT_FOLDER);
+            program.env.push((PROJECT_FOLDER.to_owned(), folder.display().to_string()));
+        }
         self.passthrough(entry, &mut program);
         if let Some(env) = entry.get("env") {
             for (name, value, spot) in self.pairs(env) {
@@ -132,7 +148,7 @@ impl Reader<'_> {
                 program.env.push((name, value));
             }
         }
-        program.cwd = entry.get("cwd").and_then(|node| {
+        let cwd = entry.get("cwd").and_then(|node| {
             let folder = node.text().and_then(|_| self.filled(node));
             let Some(folder) = folder.filter(|folder| !folder.is_empty()) else {
                 self.faults.at(node.spot, Problem::new("`cwd` is a folder"));
@@ -143,6 +159,7 @@ impl Reader<'_> {
                 _ => self.around.base.join(folder),
             })
         });
+        program.cwd = cwd.or_else(|| project.map(Path::to_owned));
         Some(program)
     }
 
@@ -195,6 +212,16 @@ impl Reader<'_> {
         }
         headers
     }
+}
+
+/// The command line or the address as the file has it, for everybody to see: what variables add may be secret.
+pub(super) fn written(entry: &Node) -> Option<String> {
+    if let Some(command) = entry.get("command") {
+        let args = entry.get("args").map(Node::items).unwrap_or_default();
+        let words = command.scalar().into_iter().chain(command.items().iter().chain(args).filter_map(Node::scalar));
+        return Some(words.collect::<Vec<_>>().join(" "));
+    }
+    entry.get("url")?.text().map(str::to_owned)
 }
 
 /// `written` is what the file says: what variables add may be secret.

@@ -115,6 +115,17 @@ fn the_same_server_is_found_once_and_another_of_its_name_gets_its_own() {
 }
 
 #[test]
+fn what_a_project_brings_is_known_as_the_projects() {
+    let lab = lab(&[
+        ("home/project/.cursor/mcp.json", r#"{"mcpServers": {"a": {"command": "evil"}, "c": {"command": "c"}}}"#),
+        ("home/.nexus3/mcp.json", r#"{"servers": {"a": {"command": "x"}, "c": {"command": "c"}}}"#),
+    ]);
+    let finds = look(&lab, &Program::ALL);
+    let found: Vec<_> = finds.servers.iter().map(|found| (found.name.as_str(), found.whose)).collect();
+    assert_eq!(found, [("a", Whose::Person), ("c", Whose::Person), ("a-cursor", Whose::Project)]);
+}
+
+#[test]
 fn a_file_that_cannot_be_read_is_told_and_stops_no_other() {
     let lab = lab(&[
         ("home/.cursor/mcp.json", "{\n\"mcpServers\": {"),

@@ -51,7 +51,7 @@ fn what_stands_whole_before_a_fault_is_kept_and_no_half_of_anything() {
 fn the_first_of_two_keys_counts_and_the_second_is_told() {
     let parsed = parse("{\"a\": 1,\n\"a\": 2}");
     assert_eq!(parsed.root.get("a").unwrap().scalar(), Some("1"));
-    assert_eq!(parsed.doubled[0].0, Spot { line: 2, col: 1 });
+    assert_eq!(parsed.doubled[0].spot, Spot { line: 2, col: 1 });
 }
 
 proptest! {
