@@ -196,7 +196,10 @@ impl Record {
         let mut hint = why.hint().to_owned();
         if let Some(code) = code {
             let when = if why == Why::ServerDenied { "to take that back" } else { "if nobody has seen the question" };
-            let _ = write!(hint, "; {when}, they can run `nexus approve {code}` at the hub's command line, then call again");
+            let _ = write!(
+                hint,
+                "; {when}, they can run `nexus approve {code}` at the hub's command line, then call again"
+            );
         }
         let body = json!({ "error": { "kind": "refused", "why": why.told(), "message": why.message(), "hint": hint, "code": code } });
         Reply::error(format!("{}\nhint: {hint}", why.message()), &body)
@@ -218,7 +221,8 @@ impl Record {
             "cancelled by the caller"
         };
         self.end("cancelled");
-        let hint = self.begun.then_some("it may have happened all the same, in part or whole: look before you repeat it");
+        let hint =
+            self.begun.then_some("it may have happened all the same, in part or whole: look before you repeat it");
         let shown = hint.map_or_else(|| message.to_owned(), |hint| format!("{message}\nhint: {hint}"));
         let body = json!({ "error": { "kind": "cancelled", "message": message, "hint": hint } });
         Reply::error(shown, &body)

@@ -18,7 +18,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{broadcast, watch};
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use nexus_core::arguments::Arguments;
 use nexus_core::name::{BadToolName, ToolName};
@@ -103,6 +103,7 @@ impl Offers {
             conditions: upstream.conditions(),
             notices: upstream.notices(),
             connected: upstream.is_connected(),
+            renewing: None,
         };
         let provider = UpstreamProvider::new(upstream, self.shared.clone(), followed.clone().drop_guard())?;
         let provider = Arc::new(provider);
@@ -323,11 +324,13 @@ struct News {
     conditions: watch::Receiver<super::supervisor::Condition>,
     notices: broadcast::Receiver<Notice>,
     connected: bool,
+    /// What is followed is being followed again.
+    renewing: Option<DropGuard>,
 }
 
 impl News {
     /// Keeps a provider current, until one of them is gone.
-    async fn follow(&mut self, provider: &Weak<UpstreamProvider>, shared: &Shared) {
+    async fn follow(&mut self, provider: &Weak<UpstreamProvider>, shared: &Arc<Shared>) {
         loop {
             tokio::select! {
                 moved = self.offers.changed() => {
@@ -340,9 +343,11 @@ impl News {
                     let came_back = now && !std::mem::replace(&mut self.connected, now);
                     let Some(provider) = provider.upgrade().filter(|_| moved.is_ok()) else { return };
                     if came_back {
-                        for uri in shared.subscriptions.renew(provider.upstream()).await {
-                            tell(&provider, &uri, shared);
-                        }
+                        let (weak, heard) = (Arc::downgrade(&provider), shared.clone());
+                        let changed = move |uri: &str| if let Some(provider) = weak.upgrade() {
+                            tell(&provider, uri, &heard);
+                        };
+                        self.renewing = shared.subscriptions.renew(provider.upstream(), changed);
                     }
                 }
                 notice = self.notices.recv() => {

@@ -30,6 +30,9 @@ const PROBE_PATIENCE: Duration = Duration::from_secs(10);
 /// A program may have to be downloaded before it starts.
 const START_PATIENCE: Duration = Duration::from_secs(60);
 
+/// How long the end of a server that no longer reads is waited for: until its process is reaped and its last words are read.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
 type Agreed = (Arc<Line>, ServerInfo);
 
 pub(super) async fn connect(connector: &dyn Connector, options: &Options) -> Result<Agreed, UpstreamError> {
@@ -167,8 +170,15 @@ impl Greeting<'_> {
         let info = hello.into_info(Era::Legacy, version)?;
         let _ = line.desk.era.set(Era::Legacy);
         line.transport.agreed(Era::Legacy, version);
-        line.notify("notifications/initialized", "{}").await?;
-        Ok((line, info))
+        match line.notify("notifications/initialized", "{}").await {
+            Ok(()) => Ok((line, info)),
+            // That it no longer reads is noticed before its end is; why it ended says more.
+            Err(error @ TransportError::Closed(_)) => {
+                let ended = timeout(LAST_WORDS, line.desk.closed()).await;
+                Err(ended.unwrap_or(error).into())
+            }
+            Err(error) => Err(error.into()),
+        }
     }
 }
 

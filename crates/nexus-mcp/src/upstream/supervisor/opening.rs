@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
+use tokio::runtime::Handle;
 use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
@@ -46,7 +47,8 @@ impl Opening {
 /// Given up in the midst of it.
 impl Drop for Opening {
     fn drop(&mut self) {
-        if let Some(open) = self.open.get_mut().take() {
+        // Without a runtime nothing can be waited for; what is dropped is killed.
+        if let (Some(open), Ok(_)) = (self.open.get_mut().take(), Handle::try_current()) {
             self.tasks.spawn("upstream given up", self.rest.track_future(async move { close(&*open).await }));
         }
     }

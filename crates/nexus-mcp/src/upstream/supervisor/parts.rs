@@ -18,7 +18,7 @@ use crate::upstream::pins::Memory;
 use crate::upstream::transport::Connector;
 
 /// Who sees a connected server's tools.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Visibility {
     Shared,
     /// Only this key.

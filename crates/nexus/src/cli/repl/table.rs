@@ -125,7 +125,7 @@ pub fn of_tool(tool: &Value) -> String {
     let row = |argument: Argument| {
         let need = if argument.required { "required" } else { "optional" };
         let kind = one_line(&argument.kind, LONGEST_KIND);
-        vec![one_line(&argument.name, 100), kind, need.to_owned(), one_line(argument.about, LONGEST_CELL)]
+        vec![one_line(argument.name, 100), kind, need.to_owned(), one_line(argument.about, LONGEST_CELL)]
     };
     let rows: Vec<Vec<String>> = schema::arguments(&tool["inputSchema"]).into_iter().map(row).collect();
     if !rows.is_empty() {

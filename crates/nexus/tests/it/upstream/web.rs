@@ -21,7 +21,7 @@ async fn addresses_that_are_not_public_are_not_called_unless_the_entry_says_so()
         "http://100.64.0.1/mcp",
         "http://169.254.169.254/latest/meta-data",
         "http://169.254.1.1/mcp",
-        "http://0.0.0.0/mcp",
+        "http://0.1.2.3/mcp",
         "http://[fd00:ec2::254]/mcp",
         "http://[fe80::1]/mcp",
         "http://[fc00::1]/mcp",

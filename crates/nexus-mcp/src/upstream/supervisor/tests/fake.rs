@@ -30,7 +30,7 @@ pub(crate) struct Fake {
 pub(crate) struct Conduct {
     pub tools: Vec<Value>,
     pub refuses: bool,
-    /// Hears pings and says nothing.
+    /// Hears pings and subscriptions and says nothing.
     pub deaf: bool,
     pub lists_nonsense: bool,
     /// Never answers its greeting.
@@ -117,7 +117,7 @@ impl Fake {
             "tools/call" => {
                 json!({ "result": { "content": [{ "type": "text", "text": request["params"].to_string() }] } })
             }
-            "ping" if conduct.deaf => return None,
+            "ping" | "resources/subscribe" if conduct.deaf => return None,
             "ping" => json!({ "result": {} }),
             _ => json!({ "error": { "code": -32601, "message": "no such method" } }),
         })

@@ -65,7 +65,8 @@ impl Lines {
     /// Where to put what comes next.
     pub(super) fn room(&mut self) -> &mut Vec<u8> {
         if self.buffer.capacity() - self.buffer.len() < PIPE / 4 {
-            let more = if self.buffer.len() < LARGE { PIPE } else { MAPPED.saturating_sub(self.buffer.len()).max(PIPE) };
+            let more =
+                if self.buffer.len() < LARGE { PIPE } else { MAPPED.saturating_sub(self.buffer.len()).max(PIPE) };
             self.buffer.reserve(more);
         }
         &mut self.buffer

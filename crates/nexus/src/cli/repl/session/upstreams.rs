@@ -144,9 +144,7 @@ impl Session {
 
     /// Why a tool that a server has cannot be called. None: it is not that.
     pub(super) async fn held_back(&self, tool: &str) -> Option<String> {
-        if self.known.get().tool(LIST).is_none() {
-            return None;
-        }
+        self.known.get().tool(LIST)?;
         let all = self.listed(&json!({})).await?;
         let holds = |server: &&Value| server["held"].as_array().is_some_and(|held| !held.is_empty());
         for server in servers(&all)?.iter().filter(holds).take(MOST_HOLDING) {
