@@ -58,7 +58,7 @@ pub async fn respond(
         Era::Modern => None,
     };
     let answering = Box::pin(answer(front.server.clone(), request, Arc::new(exchange)));
-    let mut answering = Answering { work: Some(answering), running, tasks: front.tasks.clone(), era };
+    let mut answering = Answering { work: Some(answering), running, tasks: front.tasks.clone() };
     let guard = (era == Era::Modern).then(|| cancel.clone().drop_guard());
     let (first, waited) = {
         // Made where it is needed: most requests are done before.
@@ -83,12 +83,11 @@ pub async fn respond(
     }
 }
 
-/// A request that is being answered by whoever asks for the answer; once they go, by a task of its own, or not at all.
+/// A request that is being answered by whoever waits for the answer; once they go, by a task of its own.
 struct Answering {
     work: Option<Pin<Box<dyn Future<Output = Answer> + Send>>>,
     running: Option<Running>,
     tasks: Tasks,
-    era: Era,
 }
 
 impl Answering {
@@ -115,10 +114,10 @@ impl Answering {
 }
 
 impl Drop for Answering {
-    /// The connection is lost. In the old era that cancels nothing.
+    /// The connection is lost. In the old era that cancels nothing; in the new one it has been told, and ends in order.
     fn drop(&mut self) {
         let (work, running) = (self.work.take(), self.running.take());
-        if let (Some(work), Era::Legacy) = (work, self.era) {
+        if let Some(work) = work {
             self.tasks.spawn("request", async move {
                 work.await.ok();
                 drop(running);

@@ -37,7 +37,16 @@ async fn initialize_introduces_the_hub() {
       "capabilities": {
         "tools": {
           "listChanged": true
-        }
+        },
+        "prompts": {
+          "listChanged": true
+        },
+        "resources": {
+          "subscribe": true,
+          "listChanged": true
+        },
+        "completions": {},
+        "logging": {}
       },
       "serverInfo": {
         "name": "nexus",
@@ -70,7 +79,16 @@ async fn discover_introduces_the_hub() {
       "capabilities": {
         "tools": {
           "listChanged": true
-        }
+        },
+        "prompts": {
+          "listChanged": true
+        },
+        "resources": {
+          "subscribe": true,
+          "listChanged": true
+        },
+        "completions": {},
+        "logging": {}
       },
       "instructions": null,
       "ttlMs": 60000,

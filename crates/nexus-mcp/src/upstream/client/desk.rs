@@ -75,6 +75,14 @@ impl Desk {
     }
 
     /// Nobody waits for this request any more.
+    pub(super) fn withdraw(&self, id: u64) {
+        let waiting = self.table.lock().take(id);
+        if let Some(waiting) = waiting {
+            waiting.dismiss();
+        }
+    }
+
+    /// The same, where the server may still say something of it.
     pub(super) fn forget(&self, id: u64) {
         let waiting = self.table.lock().give_up(id);
         if let Some(waiting) = waiting {

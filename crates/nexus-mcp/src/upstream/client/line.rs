@@ -207,10 +207,10 @@ impl Drop for Asked {
         if self.stage == Stage::Settled {
             return;
         }
-        self.line.desk.forget(self.id);
         if self.stage == Stage::Unsent {
-            return;
+            return self.line.desk.withdraw(self.id);
         }
+        self.line.desk.forget(self.id);
         self.line.transport.abandon(self.id);
         // The new era over HTTP cancels by hanging up. A greeting is never cancelled, the protocol says.
         if (self.line.shared || self.line.era() == Era::Legacy) && !self.is_greeting() {
