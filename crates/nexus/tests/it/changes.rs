@@ -89,7 +89,8 @@ async fn a_subscription_tells_only_what_it_was_asked_for() {
 async fn a_subscription_is_acknowledged_with_what_the_hub_knows_of() {
     let hub = Hub::start().await;
     let client = hub.modern(&hub.key);
-    let wanted = json!({ "notifications": { "toolsListChanged": true, "promptsListChanged": true, "novelties": true } });
+    let wanted =
+        json!({ "notifications": { "toolsListChanged": true, "promptsListChanged": true, "novelties": true } });
     let (_, mut stream) = listen(&client, wanted).await;
     let accepted = stream.next().await["params"]["notifications"].clone();
     assert_eq!(accepted, json!({ "toolsListChanged": true, "promptsListChanged": true }));
