@@ -53,7 +53,7 @@ def wait_ready(url):
 
 
 class Relay:
-    """One request a connection: reads its head, adds the key, and passes bytes both ways."""
+    """Adds the key to the head of every request, and passes bytes both ways."""
 
     def __init__(self, to):
         self.to = to
@@ -73,17 +73,28 @@ class Relay:
 
     async def connection(self, reader, writer):
         try:
-            head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
-            first, *lines = head.strip().split("\r\n")
-            keep = [line for line in lines if line.split(":")[0].lower() not in ("connection", "authorization")]
-            lines = [first, *keep, f"Authorization: Bearer {KEY}", "Connection: close"]
             there, out = await asyncio.open_connection(*self.to)
-            out.write("\r\n".join(lines).encode("latin-1") + b"\r\n\r\n")
-            await asyncio.gather(self.copy(reader, out), self.copy(there, writer))
-        except (OSError, asyncio.IncompleteReadError):
+            await asyncio.gather(self.requests(reader, out), self.copy(there, writer))
+        except OSError:
             pass
         finally:
             writer.close()
+
+    @staticmethod
+    async def requests(reader, out):
+        try:
+            while True:
+                head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+                first, *lines = head.strip().split("\r\n")
+                lines = [line for line in lines if line.split(":")[0].lower() != "authorization"]
+                sizes = [int(line.split(":")[1]) for line in lines if line.lower().startswith("content-length:")]
+                out.write("\r\n".join([first, *lines, f"Authorization: Bearer {KEY}"]).encode("latin-1") + b"\r\n\r\n")
+                out.write(await reader.readexactly(sum(sizes)))
+                await out.drain()
+        except (OSError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            out.close()
 
     @staticmethod
     async def copy(reader, writer):
