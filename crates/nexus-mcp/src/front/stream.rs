@@ -60,18 +60,11 @@ pub async fn respond(
     let answering = Box::pin(answer(front.server.clone(), request, Arc::new(exchange)));
     let mut answering = Answering { work: Some(answering), running, tasks: front.tasks.clone() };
     let guard = (era == Era::Modern).then(|| cancel.clone().drop_guard());
-    let (first, waited) = {
-        // Made where it is needed: most requests are done before.
-        let quiet = async {
-            tokio::task::yield_now().await;
-            sleep(QUIET).await;
-        };
-        tokio::select! {
-            biased;
-            answer = answering.done() => (None, Some(answer)),
-            first = inbox.recv() => (first, None),
-            () = quiet => (None, None),
-        }
+    let (first, waited) = tokio::select! {
+        biased;
+        answer = answering.done() => (None, Some(answer)),
+        first = inbox.recv() => (first, None),
+        () = sleep(QUIET) => (None, None),
     };
     match waited {
         Some(_) if era == Era::Legacy && cancel.is_cancelled() => event_stream(Body::empty()),
