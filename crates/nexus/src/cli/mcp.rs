@@ -22,7 +22,7 @@ use crate::upstreams::orders::{McpAnswer, McpOrder};
 
 /// Characters of the last cell of a row: a terminal wraps it, a pipe does not.
 const LONGEST_CELL: usize = 400;
-const LONGEST_PIPED: usize = 100;
+const LONGEST_PIPED: usize = 60;
 
 #[derive(Debug, Subcommand)]
 pub enum Mcp {
