@@ -268,9 +268,20 @@ impl Upstream {
     /// Comes back when what it offers can be called by others, or after a moment: that is somebody else's to do.
     pub async fn is_offered(&self) {
         let mut shown = self.inner.shown.subscribe();
-        let current =
-            |shown: &Option<Arc<Offer>>| shown.as_ref().is_some_and(|shown| Arc::ptr_eq(shown, &self.offer()));
+        let current = |shown: &Option<Arc<Offer>>| shown.as_ref().is_some_and(|shown| self.offers_what(shown));
         let _ = timeout(NEAR, shown.wait_for(current)).await;
+    }
+
+    /// Connected, and whoever offers its tools to others is about to: `ready` is said when they can be called.
+    pub(super) fn is_about_to_be_offered(&self, state: &State) -> bool {
+        let shown = self.inner.shown.borrow();
+        state.is_connected() && shown.as_ref().is_some_and(|shown| !self.offers_what(shown))
+    }
+
+    /// A server that came back with the same tools has another offer that reads the same.
+    fn offers_what(&self, shown: &Arc<Offer>) -> bool {
+        let offer = self.offer();
+        Arc::ptr_eq(shown, &offer) || shown.reads_like(&offer)
     }
 
     /// Tells of a request that failed: what it says about the connection is looked into at once.

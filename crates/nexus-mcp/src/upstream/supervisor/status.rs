@@ -13,7 +13,12 @@ impl Upstream {
         let info = client.as_ref().map(Client::server).or(offer.server.as_ref());
         Status {
             name: self.name().to_string(),
-            state: condition.state.as_str(),
+            state: if self.is_about_to_be_offered(&condition.state) {
+                State::Connecting
+            } else {
+                condition.state.clone()
+            }
+            .as_str(),
             why: condition.state.why().map(str::to_owned),
             since: condition.since,
             next_try: match &condition.state {

@@ -166,7 +166,9 @@ async fn a_storm_of_questions_is_answered_with_refusals_and_bothers_nobody() {
     let roots = hostile("storm count=1000 method=roots/list");
     let made_up = hostile("storm count=1000 method=made/up");
     let hub = setup.upstreams(&beside("h", &storm)).await;
-    hub.upstream_is("h", "ready").await;
+    for server in ["h", "plain", "python"] {
+        hub.upstream_is(server, "ready").await;
+    }
     let client = hub.robot();
     // Answered or given up, but not left to hang; either is the server's own doing.
     let (_, words) = told(&client, "mcp_h_echo", json!({ "message": "x" })).await;
