@@ -3,9 +3,13 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
+
+use self::envelope::Envelope;
+
+pub(crate) mod envelope;
 
 /// What arrived.
 #[derive(Debug)]
@@ -81,27 +85,6 @@ impl Incoming {
     }
 }
 
-#[derive(Deserialize)]
-struct Envelope<'a> {
-    #[serde(borrow)]
-    jsonrpc: Option<Cow<'a, str>>,
-    // `null` is told apart from nothing: a request with a null id is an error, not a notification.
-    #[serde(borrow, default, deserialize_with = "present")]
-    id: Option<&'a RawValue>,
-    #[serde(borrow)]
-    method: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    params: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "present")]
-    result: Option<&'a RawValue>,
-    #[serde(borrow)]
-    error: Option<&'a RawValue>,
-}
-
-fn present<'de: 'a, 'a, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'a RawValue>, D::Error> {
-    <&RawValue>::deserialize(deserializer).map(Some)
-}
-
 impl Message {
     fn parse(bytes: &[u8]) -> Result<Self, RpcError> {
         let envelope: Envelope<'_> = serde_json::from_slice(bytes).map_err(|error| unreadable(&error))?;
@@ -112,7 +95,7 @@ impl Message {
             }
         };
         let invalid = |why| Err(RpcError { id: id.clone(), ..RpcError::invalid_request(why) });
-        if envelope.jsonrpc.as_deref() != Some("2.0") {
+        if envelope.jsonrpc.map(RawValue::get) != Some("\"2.0\"") {
             return invalid("`jsonrpc` must be \"2.0\"");
         }
         let owned = |raw: Option<&RawValue>| raw.map(RawValue::to_owned);

@@ -5,9 +5,9 @@ pub mod configuration;
 pub mod log;
 pub mod loki;
 pub mod notes;
+mod queue;
 pub mod upkeep;
 
-use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,29 +21,22 @@ use tokio::sync::{Notify, oneshot};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::error;
-use uuid::Uuid;
 
-use nexus_core::audit::{Event, NotRecorded, Row, Sink};
+use nexus_core::audit::{NotRecorded, Row, Sink};
 use nexus_core::tasks::panic_text;
 
 use self::notes::Notes;
+use self::queue::{Queue, Queued, Vouched, Waiting};
 use crate::store::chain::{Appended, Chain, Mark};
 use crate::store::sheaf::List;
 use crate::store::{Store, StoreError};
 
-/// Unwritten rows, and their bytes, at which callers are made to wait for the store.
-const HIGH_WATER: usize = 8_192;
-const HIGH_WATER_BYTES: usize = 32 * 1024 * 1024;
-/// Unwritten rows kept while the store refuses; beyond them the oldest are lost, and counted.
-const MOST_UNWRITTEN: usize = 32_768;
 /// Rows nobody waits for are gathered this long, so that one commit carries many.
 const GATHER: Duration = Duration::from_millis(100);
 /// How long a commit is put off for those who came with the last one.
 const MUSTER: Duration = Duration::from_micros(300);
 /// Rows of writes are found by session, tool and outcome after this at the latest.
 const LIST_WITHIN: Duration = Duration::from_millis(250);
-/// Rows in one transaction.
-const BATCH: usize = 4_096;
 /// How often a store that refuses is tried again; a write tries it at once.
 const RETRY: Duration = Duration::from_secs(1);
 /// Somebody who reads the record waits this long for the newest rows.
@@ -62,69 +55,6 @@ pub struct Journal {
     lost: AtomicU64,
     /// Where rows stand that must outlive this process before the store has them.
     notes: OnceLock<Notes>,
-}
-
-#[derive(Default)]
-struct Queue {
-    rows: Vec<Queued>,
-    /// Calls of other servers whose beginning is still here, and where.
-    begun: HashMap<Uuid, usize>,
-    bytes: usize,
-    /// Rows that somebody waits for.
-    awaited: usize,
-    /// Rows that vouch for what is pruned with them.
-    cuts: Vec<Vouched>,
-    /// Rows taken out and not yet written.
-    in_hand: usize,
-    /// The store refused the last batch: callers are not made to wait for it.
-    failing: bool,
-    /// Nobody writes any more.
-    closed: bool,
-}
-
-impl Queue {
-    /// There is something to write, and the store would take it.
-    fn is_waiting(&self) -> bool {
-        !(self.failing || self.rows.is_empty() && self.cuts.is_empty())
-    }
-
-    /// Waiting for more would gain nothing.
-    fn is_due(&self) -> bool {
-        self.awaited > 0 || self.rows.len() >= BATCH || !self.cuts.is_empty()
-    }
-}
-
-struct Queued {
-    row: Row,
-    /// Who waits until it is safe. Told with its batch, whatever comes behind it.
-    waiting: Option<Waiting>,
-    /// There is a note of it.
-    noted: bool,
-}
-
-impl Queued {
-    fn split(self) -> (Row, Rest) {
-        (self.row, Rest { waiting: self.waiting, noted: self.noted })
-    }
-}
-
-/// What stands beside a row that is being written.
-struct Rest {
-    waiting: Option<Waiting>,
-    noted: bool,
-}
-
-impl Rest {
-    fn with(self, row: Row) -> Queued {
-        Queued { row, waiting: self.waiting, noted: self.noted }
-    }
-}
-
-/// Rows that are written together with the marks they vouch for.
-struct Vouched {
-    rows: Vec<Row>,
-    marks: Vec<Mark>,
-    waiting: Waiting,
 }
 
 /// What the writing has of its own.
@@ -150,8 +80,6 @@ impl Pen<'_> {
         tokio::time::sleep(RETRY).await;
     }
 }
-
-type Waiting = oneshot::Sender<Result<(), NotRecorded>>;
 
 impl fmt::Debug for Journal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -188,8 +116,7 @@ impl Journal {
     }
 
     pub fn unwritten(&self) -> usize {
-        let queue = self.queue.lock();
-        queue.rows.len() + queue.in_hand
+        self.queue.lock().unwritten()
     }
 
     /// The store refuses: reads go on, writes do not run.
@@ -284,7 +211,7 @@ impl Journal {
     /// One commit. True: there may be more to write.
     async fn write_batch(&self, pen: &mut Pen<'_>) -> bool {
         self.muster(pen.told).await;
-        let (rows, beside) = self.take_batch();
+        let (rows, beside) = self.queue.lock().take();
         pen.told = beside.iter().filter(|beside| beside.waiting.is_some()).count();
         if rows.is_empty() {
             return false;
@@ -299,21 +226,22 @@ impl Journal {
                 if list == List::Now {
                     pen.listed = Instant::now();
                 }
-                let mut queue = self.queue.lock();
-                (queue.failing, queue.in_hand) = (false, 0);
-                drop(queue);
+                self.queue.lock().written();
                 self.done_with(beside.iter().filter(|beside| beside.noted).count());
                 tell(beside.into_iter().filter_map(|beside| beside.waiting), &Ok(()));
                 self.shipping.notify_one();
             }
             Ok(Appended::Earlier(written)) => {
                 self.rows.fetch_add(written.len() as u64, Ordering::Relaxed);
-                self.put_back_but(rows, beside, &written.into_iter().collect());
+                let noted = self.queue.lock().put_back_but(rows, beside, &written.into_iter().collect());
+                self.done_with(noted);
             }
             Err(reason) => {
                 error!(audit.rows = rows.len(), "the store did not take {} audit rows: {reason}", rows.len());
-                let refused = self.put_back(rows, beside);
-                tell(refused.into_iter(), &Err(NotRecorded(reason)));
+                let refused = self.queue.lock().put_back(rows, beside);
+                self.lost.fetch_add(refused.lost as u64, Ordering::Relaxed);
+                self.done_with(refused.noted);
+                tell(refused.waiting.into_iter(), &Err(NotRecorded(reason)));
             }
         }
         self.written.notify_waiters();
@@ -336,7 +264,9 @@ impl Journal {
                 }
                 Ok(Appended::Earlier(written)) => {
                     self.rows.fetch_add(written.len() as u64, Ordering::Relaxed);
-                    self.put_back_but(Vec::new(), Vec::new(), &written.into_iter().collect());
+                    let written = written.into_iter().collect();
+                    let noted = self.queue.lock().put_back_but(Vec::new(), Vec::new(), &written);
+                    self.done_with(noted);
                     Err(NotRecorded("the store is not sure of the rows before".to_owned()))
                 }
                 Err(reason) => Err(NotRecorded(reason)),
@@ -372,81 +302,14 @@ impl Journal {
         written.await.unwrap_or_else(|_| Err(NotRecorded("the hub is ending".to_owned())))
     }
 
-    fn take_batch(&self) -> (Vec<Row>, Vec<Rest>) {
-        let mut queue = self.queue.lock();
-        queue.begun.clear();
-        let count = queue.rows.len().min(BATCH);
-        let later = queue.rows.split_off(count);
-        let now = std::mem::replace(&mut queue.rows, later);
-        queue.bytes = queue.rows.iter().map(|queued| queued.row.size()).sum();
-        queue.awaited = queue.rows.iter().filter(|queued| queued.waiting.is_some()).count();
-        queue.in_hand = count;
-        now.into_iter().map(Queued::split).unzip()
-    }
-
-    /// Keeps what was refused for a later try; but whoever waits, for any row, is told now, and as their
-    /// writes will not run, those rows are not kept.
-    fn put_back(&self, rows: Vec<Row>, beside: Vec<Rest>) -> Vec<Waiting> {
-        let mut queue = self.queue.lock();
-        queue.begun.clear();
-        let behind = std::mem::take(&mut queue.rows);
-        let first = rows.into_iter().zip(beside).map(|(row, beside)| beside.with(row));
-        let mut refused = Vec::new();
-        for queued in first.chain(behind) {
-            match queued.waiting {
-                Some(waiting) => refused.push(waiting),
-                None => queue.rows.push(queued),
-            }
-        }
-        let over = queue.rows.len().saturating_sub(MOST_UNWRITTEN);
-        self.done_with(queue.rows.drain(..over).filter(|dropped| dropped.noted).count());
-        self.lost.fetch_add(over as u64, Ordering::Relaxed);
-        queue.bytes = queue.rows.iter().map(|queued| queued.row.size()).sum();
-        (queue.failing, queue.awaited, queue.in_hand) = (true, 0, 0);
-        refused
-    }
-
-    /// Puts rows back in front, but for those that are written already.
-    fn put_back_but(&self, rows: Vec<Row>, beside: Vec<Rest>, written: &HashSet<Uuid>) {
-        let mut queue = self.queue.lock();
-        queue.begun.clear();
-        let behind = std::mem::take(&mut queue.rows);
-        let first = rows.into_iter().zip(beside).map(|(row, beside)| beside.with(row));
-        let (done, left): (Vec<_>, Vec<_>) = first.chain(behind).partition(|queued| written.contains(&queued.row.id));
-        self.done_with(done.iter().filter(|done| done.noted).count());
-        queue.rows = left;
-        queue.bytes = queue.rows.iter().map(|queued| queued.row.size()).sum();
-        queue.awaited = queue.rows.iter().filter(|queued| queued.waiting.is_some()).count();
-        (queue.failing, queue.in_hand) = (false, 0);
-    }
-
-    /// Puts a row into the queue. The end of a noted call takes the place of its beginning, where the store has not even
-    /// seen that: then one row says it all.
     fn push(&self, row: Row, waiting: Option<Waiting>, noted: bool) {
-        let call = row.call.as_ref().map(|call| call.id);
         let wake = {
             let mut queue = self.queue.lock();
             if queue.closed {
                 drop(queue);
                 return tell(waiting.into_iter(), &Err(NotRecorded("the hub is ending".to_owned())));
             }
-            let hurry = waiting.is_some();
-            queue.awaited += usize::from(hurry);
-            queue.bytes += row.size();
-            if row.event == Event::Call
-                && !queue.begun.is_empty()
-                && let Some(place) = call.and_then(|call| queue.begun.remove(&call))
-            {
-                queue.bytes -= queue.rows[place].row.size();
-                queue.rows[place].row = row;
-                return;
-            }
-            if let (true, Some(call)) = (noted, call) {
-                let place = queue.rows.len();
-                queue.begun.insert(call, place);
-            }
-            queue.rows.push(Queued { row, waiting, noted });
-            hurry || queue.rows.len() == 1 || queue.rows.len() == BATCH
+            queue.push(Queued { row, waiting, noted })
         };
         if wake {
             self.posted.notify_one();
@@ -454,8 +317,7 @@ impl Journal {
     }
 
     fn is_full(&self) -> bool {
-        let queue = self.queue.lock();
-        !queue.failing && !queue.closed && (queue.rows.len() >= HIGH_WATER || queue.bytes >= HIGH_WATER_BYTES)
+        self.queue.lock().is_full()
     }
 }
 

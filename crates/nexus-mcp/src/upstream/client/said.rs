@@ -2,10 +2,11 @@
 
 use std::borrow::Cow;
 
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::few::Few;
+use crate::wire::envelope::Envelope;
 
 /// One message.
 #[derive(Debug)]
@@ -30,24 +31,6 @@ pub(super) enum Said<'a> {
 
 /// Messages in one array, which servers of 2025-03-26 and before may send. What is beyond is not looked at.
 const LONGEST_BATCH: usize = 64;
-
-#[derive(Deserialize)]
-struct Envelope<'a> {
-    #[serde(borrow, default, deserialize_with = "present")]
-    id: Option<&'a RawValue>,
-    #[serde(borrow)]
-    method: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    params: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "present")]
-    result: Option<&'a RawValue>,
-    #[serde(borrow)]
-    error: Option<&'a RawValue>,
-}
-
-fn present<'de: 'a, 'a, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'a RawValue>, D::Error> {
-    <&RawValue>::deserialize(deserializer).map(Some)
-}
 
 /// Gives each message in `bytes` to `hear`.
 pub(super) fn each<'a>(bytes: &'a [u8], mut hear: impl FnMut(Said<'a>)) {

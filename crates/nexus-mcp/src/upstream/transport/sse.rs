@@ -9,17 +9,14 @@ use futures_util::future::BoxFuture;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use nexus_core::audit::Sink;
 use nexus_core::tasks::Tasks;
 use nexus_system::outbound::{Calling, Incoming, Recorded, SafeUrl};
 
 use super::events::{Event, Events, Position};
-use super::http::Credentials;
 use super::oversized::Whose;
 use super::peer::{self, Peer};
 use super::stdio::LONGEST_MESSAGE;
-use super::{Connector, Inbox, Outgoing, Transport};
-use crate::upstream::config::HttpEndpoint;
+use super::{Inbox, Outgoing, Transport};
 use crate::upstream::error::TransportError;
 use crate::upstream::log::ServerLog;
 
@@ -29,38 +26,6 @@ const OPENING: Duration = Duration::from_secs(30);
 const ACCEPTING: Duration = Duration::from_secs(30);
 
 pub(super) const STREAM: &str = "text/event-stream";
-
-#[derive(Debug)]
-pub struct SseConnector {
-    peer: Result<Arc<Peer>, TransportError>,
-    tasks: Tasks,
-}
-
-impl SseConnector {
-    pub fn new(
-        endpoint: HttpEndpoint,
-        audit: Arc<dyn Sink>,
-        credentials: Option<Arc<dyn Credentials>>,
-        log: Arc<ServerLog>,
-        tasks: Tasks,
-    ) -> Self {
-        Self { peer: Peer::new(endpoint, audit, credentials, log).map(Arc::new), tasks }
-    }
-}
-
-impl Connector for SseConnector {
-    fn open(&self, inbox: Arc<dyn Inbox>) -> BoxFuture<'_, Result<Arc<dyn Transport>, TransportError>> {
-        Box::pin(async move { open(self.peer.clone()?, inbox, &self.tasks).await })
-    }
-
-    fn describe(&self) -> String {
-        self.peer.as_ref().map_or_else(ToString::to_string, |peer| peer.url.to_string())
-    }
-
-    fn is_shared_stream(&self) -> bool {
-        true
-    }
-}
 
 /// Opens the stream and waits for the address it names.
 pub(super) async fn open(

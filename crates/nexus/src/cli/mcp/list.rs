@@ -69,7 +69,7 @@ impl Logs {
         for line in lines.as_array().into_iter().flatten() {
             let at = line["at"].as_str().unwrap_or_default();
             let (from, text) = (line["from"].as_str().unwrap_or_default(), line["text"].as_str().unwrap_or_default());
-            shown.push_str(&format!("{} {from:>6}  {}\n", moment(at), one_line(text)));
+            shown.push_str(&format!("{} {from:>6}  {}\n", table::moment(at), one_line(text)));
         }
         print(&shown)?;
         Ok(ExitCode::SUCCESS)
@@ -113,7 +113,7 @@ fn shown(rows: &Value) -> String {
         }
         let mut notes: Vec<String> = Vec::new();
         notes.extend(row["visibility"].as_str().filter(|seen| *seen != "shared").map(one_line));
-        notes.extend(row["next_try"].as_str().map(|at| format!("next try at {}", moment(at))));
+        notes.extend(row["next_try"].as_str().map(|at| format!("next try at {}", table::moment(at))));
         notes
             .extend(row["fault"].as_str().map(|why| format!("runs as before, its entry is faulty: {}", one_line(why))));
         notes.extend(row["why"].as_str().or_else(|| row["endpoint"].as_str()).map(one_line));
@@ -125,9 +125,4 @@ fn shown(rows: &Value) -> String {
 
 fn count(list: &Value) -> usize {
     list.as_array().map_or(0, Vec::len)
-}
-
-/// A time without the parts of a second.
-fn moment(at: &str) -> String {
-    at.get(..19).map_or_else(|| one_line(at), |at| format!("{at}Z"))
 }

@@ -59,13 +59,19 @@ pub fn of_servers(servers: &[Value]) -> String {
             0 => cell(&server["tools"]),
             held => format!("{}, {held} held", cell(&server["tools"])),
         };
-        let again = server["next_try"].as_str().map(|at| format!("next try at {}", one_line(at, 40)));
+        let again = server["next_try"].as_str().map(|at| format!("next try at {}", moment(at)));
         let whose = server["visibility"].as_str().filter(|whose| *whose != "shared").map(|whose| one_line(whose, 60));
         let why = server["why"].as_str().map(|why| one_line(why, longest));
         let why: Vec<String> = [why, again, whose].into_iter().flatten().collect();
         vec![cell(&server["name"]), cell(&server["state"]), tools, cell(&server["era"]), why.join("; ")]
     };
     table(["name", "state", "tools", "era", "why"], servers.iter().map(row))
+}
+
+/// A time without the parts of a second.
+pub fn moment(at: &str) -> String {
+    let at = one_line(at, 40);
+    at.get(..19).map(|short| format!("{short}Z")).unwrap_or(at)
 }
 
 /// What is to be said of one server beside its tools.
