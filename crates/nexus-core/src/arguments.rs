@@ -1,8 +1,9 @@
 //! A call's arguments, as they came: parsed only by the tool that wants them.
 
 use std::borrow::Cow;
-use std::fmt::Write;
+use std::sync::{Arc, OnceLock};
 
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
@@ -12,12 +13,23 @@ use thiserror::Error;
 use crate::error::{ToolError, ToolResult};
 use crate::{redact, text};
 
-/// Either a tree (from a REPL, a test) or the bytes from the wire.
+/// Either a tree (from a REPL, a test) or the bytes from the wire. A clone is cheap.
 #[derive(Clone, Debug)]
-pub enum Arguments {
-    Tree(Map<String, Value>),
-    Raw(Box<RawValue>),
+pub struct Arguments(Arc<Form>);
+
+#[derive(Debug)]
+enum Form {
+    /// An object.
+    Tree(Value),
+    Raw {
+        text: Box<RawValue>,
+        /// The object that the text is, once somebody has asked for it.
+        tree: OnceLock<Option<Value>>,
+    },
 }
+
+/// Bytes of arguments whose tree is kept for the next who asks: a tree can be many times as large as its text.
+const LARGEST_KEPT: usize = 64 * 1024;
 
 #[derive(Debug, Error)]
 enum BadArguments {
@@ -29,15 +41,24 @@ enum BadArguments {
 
 impl Arguments {
     pub fn none() -> Self {
-        Self::Tree(Map::new())
+        Self::tree_of(Map::new())
+    }
+
+    pub fn tree_of(tree: Map<String, Value>) -> Self {
+        Self(Arc::new(Form::Tree(Value::Object(tree))))
+    }
+
+    pub fn raw(text: Box<RawValue>) -> Self {
+        Self(Arc::new(Form::Raw { text, tree: OnceLock::new() }))
     }
 
     /// As a type. What does not fit is the caller's to mend, and is told by its path.
     pub fn parse<T: DeserializeOwned>(&self) -> ToolResult<T> {
-        let parsed = match self {
-            // The tree is cloned: it is small, and only people and tests send one.
-            Self::Tree(tree) => serde_path_to_error::deserialize(Value::Object(tree.clone())),
-            Self::Raw(raw) => serde_path_to_error::deserialize(&mut serde_json::Deserializer::from_str(raw.get())),
+        let parsed = match &*self.0 {
+            Form::Tree(tree) => serde_path_to_error::deserialize(tree),
+            Form::Raw { text, .. } => {
+                serde_path_to_error::deserialize(&mut serde_json::Deserializer::from_str(text.get()))
+            }
         };
         parsed.map_err(|error| {
             let field = error.path().to_string();
@@ -50,11 +71,13 @@ impl Arguments {
         })
     }
 
-    /// As a tree, for the record. None when they are not an object.
-    pub fn tree(&self) -> Option<Cow<'_, Map<String, Value>>> {
-        match self {
-            Self::Tree(tree) => Some(Cow::Borrowed(tree)),
-            Self::Raw(raw) => serde_json::from_str(raw.get()).ok().map(Cow::Owned),
+    /// As a tree, which is an object. None when they are none.
+    pub fn tree(&self) -> Option<Cow<'_, Value>> {
+        let object = |text: &RawValue| serde_json::from_str(text.get()).ok().filter(Value::is_object);
+        match &*self.0 {
+            Form::Tree(tree) => Some(Cow::Borrowed(tree)),
+            Form::Raw { text, .. } if text.get().len() > LARGEST_KEPT => object(text).map(Cow::Owned),
+            Form::Raw { text, tree } => tree.get_or_init(|| object(text)).as_ref().map(Cow::Borrowed),
         }
     }
 
@@ -64,16 +87,14 @@ impl Arguments {
     }
 
     /// The same, where the tree is at hand.
-    pub fn digest_of(&self, tree: Option<&Map<String, Value>>) -> [u8; 32] {
-        let mut canonical = String::new();
-        match tree {
-            Some(tree) => write_fields(tree, &mut canonical),
-            None => canonical.push_str(match self {
-                Self::Raw(raw) => raw.get(),
-                Self::Tree(_) => "",
-            }),
+    pub fn digest_of(&self, tree: Option<&Value>) -> [u8; 32] {
+        let mut canonical = Vec::new();
+        match (tree, &*self.0) {
+            (Some(tree), _) => write_sorted(tree, &mut canonical),
+            (None, Form::Raw { text, .. }) => canonical.extend_from_slice(text.get().as_bytes()),
+            (None, Form::Tree(_)) => {}
         }
-        Sha256::digest(canonical.as_bytes()).into()
+        Sha256::digest(canonical).into()
     }
 }
 
@@ -105,35 +126,39 @@ fn reason(field: &str, error: &serde_json::Error) -> String {
     text::cut(&shown, 2 * LONGEST_REASON).into_owned()
 }
 
-fn write_sorted(value: &Value, out: &mut String) {
+fn write_sorted(value: &Value, out: &mut Vec<u8>) {
     match value {
-        Value::Object(fields) => write_fields(fields, out),
+        Value::Object(fields) => {
+            let mut sorted: Vec<(&String, &Value)> = fields.iter().collect();
+            sorted.sort_unstable_by_key(|(name, _)| *name);
+            out.push(b'{');
+            for (i, (name, value)) in sorted.into_iter().enumerate() {
+                if i > 0 {
+                    out.push(b',');
+                }
+                write_plain(name, out);
+                out.push(b':');
+                write_sorted(value, out);
+            }
+            out.push(b'}');
+        }
         Value::Array(items) => {
-            out.push('[');
+            out.push(b'[');
             for (i, item) in items.iter().enumerate() {
                 if i > 0 {
-                    out.push(',');
+                    out.push(b',');
                 }
                 write_sorted(item, out);
             }
-            out.push(']');
+            out.push(b']');
         }
-        plain => {
-            let _ = write!(out, "{plain}");
-        }
+        plain => write_plain(plain, out),
     }
 }
 
-fn write_fields(fields: &Map<String, Value>, out: &mut String) {
-    let mut sorted: Vec<(&String, &Value)> = fields.iter().collect();
-    sorted.sort_unstable_by_key(|(name, _)| *name);
-    out.push('{');
-    for (i, (name, value)) in sorted.into_iter().enumerate() {
-        let comma = if i > 0 { "," } else { "" };
-        let _ = write!(out, "{comma}{}:", Value::String(name.clone()));
-        write_sorted(value, out);
-    }
-    out.push('}');
+/// A plain value is always JSON, and memory always takes it.
+fn write_plain(value: &(impl Serialize + ?Sized), out: &mut Vec<u8>) {
+    let _ = serde_json::to_writer(out, value);
 }
 
 #[cfg(test)]
@@ -173,7 +198,7 @@ mod tests {
     }
 
     fn raw(json: &str) -> Arguments {
-        Arguments::Raw(RawValue::from_string(json.to_owned()).unwrap())
+        Arguments::raw(RawValue::from_string(json.to_owned()).unwrap())
     }
 
     #[test]

@@ -92,6 +92,11 @@ pub trait Intent: Send {
     /// One line for the human who is asked.
     fn summary(&self) -> String;
 
+    /// Whether the summary is to end in the arguments, as the record shows them.
+    fn tells_arguments(&self) -> bool {
+        false
+    }
+
     fn node(&self) -> Option<&NodeName>;
 
     /// Must be confirmed whatever was approved before.

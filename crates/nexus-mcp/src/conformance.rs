@@ -259,9 +259,11 @@ impl Provider for Fixtures {
             None if tool.as_str().starts_with(ordinary::DUMMY.name) => &ordinary::DUMMY,
             None => return self.ordinary.intend(tool, args),
         };
-        let args = args.tree().ok_or_else(|| ToolError::refused(BadArguments::NotAnObject))?;
-        fixture.takes.check(&args).map_err(ToolError::refused)?;
-        Ok(Box::new(Ready { fixture, args: args.into_owned(), shared: self.shared.clone() }))
+        let tree = args.tree();
+        let not_one = || ToolError::refused(BadArguments::NotAnObject);
+        let args = tree.as_deref().and_then(Value::as_object).ok_or_else(not_one)?;
+        fixture.takes.check(args).map_err(ToolError::refused)?;
+        Ok(Box::new(Ready { fixture, args: args.clone(), shared: self.shared.clone() }))
     }
 }
 

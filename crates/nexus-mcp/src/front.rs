@@ -27,6 +27,7 @@ mod mirror;
 mod sse;
 pub mod stdio;
 mod stream;
+mod unread;
 
 /// Everything the HTTP doors share.
 pub struct Front {

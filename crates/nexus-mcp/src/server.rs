@@ -137,7 +137,7 @@ impl Server {
 
     async fn call(&self, params: &Params<'_>, exchange: Arc<Exchange>) -> Result<String, RpcError> {
         let Some(tool) = &params.name else { return Err(RpcError::invalid_params("`name` is missing: which tool?")) };
-        let args = params.arguments.map_or_else(Arguments::none, |raw| Arguments::Raw(RawValue::to_owned(raw)));
+        let args = params.arguments.map_or_else(Arguments::none, |raw| Arguments::raw(RawValue::to_owned(raw)));
         let reply = self.reply(tool.clone().into_owned(), args, params, &exchange).await?;
         Ok(self.render(reply, exchange.era))
     }

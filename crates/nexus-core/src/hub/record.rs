@@ -25,6 +25,9 @@ use crate::tool::{Access, ToolSpec};
 /// Characters of a summary that the record keeps. The arguments are there in full.
 const LONGEST_SUMMARY: usize = 2_100;
 
+/// Characters of arguments in the question to a human. With it they get them whole.
+const MOST_ARGUMENTS: usize = 4_000;
+
 /// A call's row while the call goes on. Dropped before its end, it is recorded as abandoned.
 pub(super) struct Record {
     audit: Arc<dyn Sink>,
@@ -48,7 +51,8 @@ impl Record {
     pub(super) fn start(audit: Arc<dyn Sink>, cx: &CallCx, tool: &str, args: Arguments, found: Option<&Found>) -> Self {
         let tree = args.tree();
         let secret: &[String] = found.map_or(&[], |found| &found.spec.secret_fields);
-        let kept = tree.as_deref().map_or(Value::Null, |tree| Value::Object(redact::arguments(tree, secret)));
+        let fields = tree.as_deref().and_then(Value::as_object);
+        let kept = fields.map_or(Value::Null, |fields| Value::Object(redact::arguments(fields, secret)));
         let row = CallRow {
             id: cx.id,
             // A client may send any name: what is no tool of ours is kept short and printable.
@@ -92,7 +96,12 @@ impl Record {
         if intent.access() == Access::Write && summary != said && hides_syntax(&said, &summary) {
             self.whole = Some(redact::own_values(&said).into_owned());
         }
-        let summary = summary.into_owned();
+        let mut summary = summary.into_owned();
+        if intent.tells_arguments() {
+            let shown = text::cut(&self.row.arguments, MOST_ARGUMENTS);
+            summary.push_str(": ");
+            summary.push_str(&text::clean(&shown));
+        }
         self.row.summary = Some(match summary.char_indices().nth(LONGEST_SUMMARY) {
             None => summary,
             Some((at, _)) => {
@@ -112,8 +121,8 @@ impl Record {
     /// The arguments as the operator may see them, as JSON: more of them than the row keeps.
     pub(super) fn whole_arguments(&self) -> Arc<str> {
         let secret: &[String] = self.spec.as_ref().map_or(&[], |spec| &spec.secret_fields);
-        match self.arguments.tree() {
-            Some(tree) => Value::Object(redact::whole_arguments(&tree, secret)).to_string().into(),
+        match self.arguments.tree().as_deref().and_then(Value::as_object) {
+            Some(fields) => Value::Object(redact::whole_arguments(fields, secret)).to_string().into(),
             None => self.row.arguments.clone(),
         }
     }

@@ -22,7 +22,7 @@ impl Bench {
 
     async fn said(&self, tool: &str, args: Value, cx: &CallCx, said: Said) -> Outcome {
         let Value::Object(args) = args else { panic!("{args}") };
-        let call = Call { tool: tool.to_owned(), args: Arguments::Tree(args), said: Some(said), cx: cx.clone() };
+        let call = Call { tool: tool.to_owned(), args: Arguments::tree_of(args), said: Some(said), cx: cx.clone() };
         self.hub.call(call).await.unwrap()
     }
 
@@ -179,7 +179,7 @@ async fn approve_writes_with_a_code_always_asks_and_allows_that_call_of_that_ses
     let code = bench.question("change").await.code().to_string();
     let asked = |code: &str, cx: &CallCx| Call {
         tool: "approve_writes".to_owned(),
-        args: Arguments::Tree(json!({ "code": code.to_lowercase() }).as_object().unwrap().clone()),
+        args: Arguments::tree_of(json!({ "code": code.to_lowercase() }).as_object().unwrap().clone()),
         said: None,
         cx: cx.clone(),
     };
@@ -304,7 +304,7 @@ async fn a_raise_to_yolo_leaves_no_grant_behind() {
     let code = bench.question("change").await.code();
     let raised = CallCx { principal: Arc::new(Principal::new("tester", Level::Yolo)), ..bench.cx.clone() };
     let args = json!({ "code": code }).as_object().unwrap().clone();
-    let call = Call { tool: "approve_writes".to_owned(), args: Arguments::Tree(args), said: None, cx: raised };
+    let call = Call { tool: "approve_writes".to_owned(), args: Arguments::tree_of(args), said: None, cx: raised };
     let Ok(Outcome::Done(reply)) = bench.hub.call(call).await else { panic!("it was asked") };
     assert!(reply.text().contains(r#""writes":"free""#), "{}", reply.text());
     bench.question("change").await.asked("chat");

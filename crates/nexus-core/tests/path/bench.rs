@@ -170,7 +170,7 @@ impl Bench {
     pub async fn call(&self, tool: &str, args: Value) -> Result<Outcome, UnknownTool> {
         let Value::Object(args) = args else { panic!("{args}") };
         self.hub
-            .call(Call { tool: tool.to_owned(), args: Arguments::Tree(args), said: None, cx: self.cx.clone() })
+            .call(Call { tool: tool.to_owned(), args: Arguments::tree_of(args), said: None, cx: self.cx.clone() })
             .await
     }
 

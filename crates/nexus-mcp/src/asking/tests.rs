@@ -176,7 +176,7 @@ fn call(exchange: &Arc<Exchange>, to: u8, said: Option<Said>) -> Call {
     let Value::Object(args) = json!({ "to": to }) else { panic!() };
     Call {
         tool: "change".to_owned(),
-        args: Arguments::Tree(args),
+        args: Arguments::tree_of(args),
         said,
         cx: CallCx {
             id: nexus_core::clock::new_id(),

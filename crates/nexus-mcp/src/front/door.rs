@@ -27,7 +27,7 @@ use tower::ServiceExt;
 use tracing::{debug, warn};
 
 use super::address::Network;
-use super::{Front, SLOWEST_SENDER, guard, http, sse};
+use super::{Front, SLOWEST_SENDER, guard, http, sse, unread};
 
 /// Connections open at once. More wait in the kernel's queue until one ends.
 const MOST_CONNECTIONS: usize = 16_384;
@@ -173,8 +173,14 @@ async fn connection(
     let service = service_fn(move |mut request: hyper::Request<hyper::body::Incoming>| {
         let answer = Answering::begin(&busy);
         request.extensions_mut().insert(ConnectInfo(peer));
-        let response = routes.clone().oneshot(request.map(axum::body::Body::new));
-        async move { Ok::<_, Infallible>(response.await?.map(|body| Answered { body, _answer: answer })) }
+        let (head, body) = request.into_parts();
+        let (body, rest) = unread::lend(body);
+        let response = routes.clone().oneshot(hyper::Request::from_parts(head, axum::body::Body::new(body)));
+        async move {
+            let mut response = response.await?;
+            rest.settle(&mut response).await;
+            Ok::<_, Infallible>(response.map(|body| Answered { body, _answer: answer }))
+        }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())

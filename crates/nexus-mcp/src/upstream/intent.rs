@@ -97,6 +97,10 @@ impl Intent for UpstreamCall {
         self.summary.clone()
     }
 
+    fn tells_arguments(&self) -> bool {
+        matches!(self.errand, Errand::Tool(_))
+    }
+
     fn node(&self) -> Option<&NodeName> {
         None
     }

@@ -300,7 +300,7 @@ impl Extras for Offers {
 
 fn call(tool: &ToolName, args: String) -> Result<Answer, RpcError> {
     match RawValue::from_string(args) {
-        Ok(args) => Ok(Answer::Call { tool: tool.as_str().to_owned(), args: Arguments::Raw(args) }),
+        Ok(args) => Ok(Answer::Call { tool: tool.as_str().to_owned(), args: Arguments::raw(args) }),
         Err(_) => Err(RpcError::invalid_params("the params do not fit")),
     }
 }

@@ -3,7 +3,6 @@
 mod arguments;
 mod render;
 
-use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -48,8 +47,6 @@ impl fmt::Debug for UpstreamProvider {
 pub(crate) struct Made {
     pub(crate) offer: Arc<Offer>,
     specs: Arc<[Arc<ToolSpec>]>,
-    /// Arguments that are secret, by tool. Hardly any tool has such.
-    secret: HashMap<ToolName, Vec<String>>,
     pub(crate) lists: Lists,
 }
 
@@ -118,16 +115,15 @@ impl UpstreamProvider {
         }
     }
 
-    fn intend_tool(&self, made: &Made, tool: &Arc<OfferedTool>, args: &Arguments) -> ToolResult<Box<dyn Intent>> {
+    fn intend_tool(&self, tool: &Arc<OfferedTool>, args: &Arguments) -> ToolResult<Box<dyn Intent>> {
         if !tool.is_allowed() {
             return Err(self.held(tool));
         }
         let tree = arguments::checked(tool, args)?;
-        let secret = made.secret.get(&tool.exposed).map_or(&[][..], Vec::as_slice);
         let errand = Errand::Tool(tool.clone());
         let mut call = self.call(&tool.exposed, args, errand, arguments::fields(&tool.original, &tree));
-        call.headers = tool.headers(&tree);
-        call.summary = arguments::summary(&tool.original, self.upstream.name(), &tree, secret);
+        call.headers = tree.as_object().map(|fields| tool.headers(fields)).unwrap_or_default();
+        call.summary = arguments::summary(&tool.original, self.upstream.name());
         call.about = Some(tool.original.clone());
         Ok(Box::new(call))
     }
@@ -183,7 +179,7 @@ impl Provider for UpstreamProvider {
     fn intend(&self, tool: &ToolName, args: &Arguments) -> ToolResult<Box<dyn Intent>> {
         let made = self.made();
         if let Some(offered) = made.offer.tool(tool) {
-            return self.intend_tool(&made, offered, args);
+            return self.intend_tool(offered, args);
         }
         let name = self.upstream.name();
         let errands = &self.errands;
@@ -214,10 +210,8 @@ impl Drop for UpstreamProvider {
 impl Made {
     fn of(offer: Arc<Offer>, errands: &Errands) -> Self {
         let mut specs: Vec<Arc<ToolSpec>> = offer.tools.iter().map(|tool| Arc::new(render::spec(tool))).collect();
-        let secret = specs.iter().filter(|spec| !spec.secret_fields.is_empty());
-        let secret = secret.map(|spec| (spec.name.clone(), spec.secret_fields.clone())).collect();
         specs.extend(errands.specs().into_iter().map(Arc::new));
         let lists = Lists::of(&offer);
-        Self { offer, specs: specs.into(), secret, lists }
+        Self { offer, specs: specs.into(), lists }
     }
 }

@@ -347,3 +347,40 @@ async fn a_slow_sender_is_waited_for() {
     }
     assert_eq!(wire.response().await.status(), 200);
 }
+
+/// Refused before its body has come: the body is awaited, so that the connection carries the next request.
+#[tokio::test]
+async fn a_refused_request_leaves_its_connection_usable() {
+    let hub = Hub::start().await;
+    let good = hub.modern(&hub.key);
+    let good = good.ask(&good.message("tools/list", json!({})));
+    let refused = [
+        (403, good.clone().header("Host", "evil.example.com")),
+        (401, good.clone().key("a-wrong-key-a-wrong-key-a-wrong-key")),
+        (415, good.clone().header("Content-Type", "text/plain")),
+        (404, Ask::new("POST", "/register").key(&hub.key).body("{\"redirect_uris\":[]}")),
+    ];
+    let mut wire = hub.connect().await;
+    for (status, ask) in refused {
+        let bytes = ask.render(&hub.address);
+        let (head, body) = bytes.split_at(bytes.len() - 10);
+        wire.write(head).await;
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        wire.write(body).await;
+        let response = wire.response().await;
+        assert_eq!((response.status(), response.header("connection")), (status, None), "{response:?}");
+        assert_eq!(wire.ask(&good).await.status(), 200, "after {status}");
+    }
+}
+
+#[tokio::test]
+async fn a_refused_request_that_keeps_its_body_is_told_that_the_connection_ends() {
+    let hub = Hub::start().await;
+    let strange = Ask::post(&json!({})).header("Host", "evil.example.com");
+    for length in ["100", "10000000"] {
+        let mut wire = hub.connect().await;
+        wire.send(&strange.clone().header("Content-Length", length)).await;
+        let response = wire.response().await;
+        assert_eq!((response.status(), response.header("connection")), (403, Some("close")), "{length}");
+    }
+}
