@@ -207,12 +207,12 @@ impl Hub {
             (Decision::Ask(question), heard) => {
                 let pending = Box::new(Pending::new(question, intent, cx, record, self));
                 let looked = match heard {
-                    Some(Heard { answer: Ok(answer), .. }) => pending.accept(answer, By::Client).await,
+                    Some(Heard { answer: Ok(answer), .. }) => Box::pin(pending.accept(answer, By::Client)).await,
                     _ => pending.look(),
                 };
                 match looked {
                     Looked::Asks(pending) => Outcome::Ask(pending),
-                    Looked::Ready(ready) => Outcome::Done(ready.run().await),
+                    Looked::Ready(ready) => Outcome::Done(Box::pin(ready.run()).await),
                     Looked::Over(refused) => Outcome::Done(refused),
                 }
             }

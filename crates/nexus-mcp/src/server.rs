@@ -119,14 +119,14 @@ impl Server {
             "tools/call" => self.call(&params, exchange).await,
             "tools/list" => self.list(&params, &exchange),
             "server/discover" if modern => Ok(self.discover()),
-            "subscriptions/listen" if modern => self.listen(&params, &exchange).await,
+            "subscriptions/listen" if modern => Box::pin(self.listen(&params, &exchange)).await,
             "initialize" if !modern => Ok(self.initialize(&params, &exchange)),
             "ping" if !modern => Ok("{}".to_owned()),
             method => match self.extras.as_ref().and_then(|extras| extras.answer(method, &params, &exchange)) {
                 Some(answer) => match answer.await? {
                     Answer::Result(result) => Ok(self.stamped(exchange.era, result)),
                     Answer::Call { tool, args } => {
-                        let reply = self.reply(tool, args, &params, &exchange).await?;
+                        let reply = Box::pin(self.reply(tool, args, &params, &exchange)).await?;
                         self.as_result(reply, exchange.era)
                     }
                 },
@@ -171,7 +171,7 @@ impl Server {
     ) -> Result<Reply, RpcError> {
         let reply = match self.hub.call(self.as_call(tool, args, params, exchange)).await {
             Ok(Outcome::Done(reply)) => reply,
-            Ok(Outcome::Ask(pending)) => self.asking.ask(pending, exchange).await,
+            Ok(Outcome::Ask(pending)) => Box::pin(self.asking.ask(pending, exchange)).await,
             Err(unknown) => {
                 let unknown = nexus_core::text::cut(&unknown.0, 100).into_owned();
                 return Err(RpcError::invalid_params(format!("unknown tool: {unknown}")).with_status(200));

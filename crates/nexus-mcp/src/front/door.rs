@@ -15,7 +15,7 @@ use axum::extract::{ConnectInfo, State};
 use axum::http::{StatusCode, header};
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
-use axum::routing::{any, get, post};
+use axum::routing::{get, post};
 use http_body::{Frame, SizeHint};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -38,10 +38,9 @@ const MOST_OF_ONE_ADDRESS: usize = MOST_CONNECTIONS / 4;
 /// How often idle sessions and keys that ran out are looked for.
 const REAP_EVERY: Duration = Duration::from_secs(30);
 
-/// The routes of the MCP listener, all behind the same guard.
+/// The routes of the MCP listener beside `/mcp` itself, all behind the same guard.
 pub fn routes(front: &Arc<Front>) -> Router {
     Router::new()
-        .route("/mcp", any(http::mcp))
         .route("/sse", get(sse::open))
         .route("/messages", post(sse::post))
         .route("/health", get(health))
@@ -170,14 +169,23 @@ async fn connection(
     }
     let answering = Arc::new(AtomicUsize::new(0));
     let busy = answering.clone();
-    let service = service_fn(move |mut request: hyper::Request<hyper::body::Incoming>| {
+    let door = front.clone();
+    let service = service_fn(move |request: hyper::Request<hyper::body::Incoming>| {
         let answer = Answering::begin(&busy);
-        request.extensions_mut().insert(ConnectInfo(peer));
-        let (head, body) = request.into_parts();
+        let (front, routes) = (door.clone(), routes.clone());
+        let (mut head, body) = request.into_parts();
         let (body, rest) = unread::lend(body);
-        let response = routes.clone().oneshot(hyper::Request::from_parts(head, axum::body::Body::new(body)));
+        // Boxed: otherwise every open connection would have its room, also when nothing is asked on it.
+        let answering = Box::pin(async move {
+            if head.uri.path() == "/mcp" {
+                return http::mcp(&front, peer.ip(), head, body).await;
+            }
+            head.extensions.insert(ConnectInfo(peer));
+            let answered = routes.oneshot(hyper::Request::from_parts(head, axum::body::Body::new(body))).await;
+            answered.unwrap_or_else(|never| match never {})
+        });
         async move {
-            let mut response = response.await?;
+            let mut response = answering.await;
             rest.settle(&mut response).await;
             Ok::<_, Infallible>(response.map(|body| Answered { body, _answer: answer }))
         }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::{ConnectInfo, Request, State};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
@@ -21,18 +22,30 @@ fn is_open(path: &str) -> bool {
     path == "/health" || path.starts_with("/.well-known/")
 }
 
-/// The middleware of all routes. Puts the [`Principal`] into the request.
-pub async fn check(State(front): State<Arc<Front>>, mut request: Request, next: Next) -> Response {
-    let headers = request.headers();
-    if let Err(why) = addressed_to_us(&front, headers, request.uri().host()) {
-        return (StatusCode::FORBIDDEN, Body::from(format!("{why}\n"))).into_response();
+/// The middleware of all other routes. Puts the [`Principal`] into the request.
+pub async fn check(State(front): State<Arc<Front>>, request: Request, next: Next) -> Response {
+    let (mut head, body) = request.into_parts();
+    if is_open(head.uri.path()) {
+        return match addressed_to_us(&front, &head) {
+            Ok(()) => next.run(Request::from_parts(head, body)).await,
+            Err(why) => forbidden(why),
+        };
     }
-    if is_open(request.uri().path()) {
-        return next.run(request).await;
+    let peer = head.extensions.get::<ConnectInfo<SocketAddr>>().map_or(IpAddr::from([0, 0, 0, 0]), |peer| peer.0.ip());
+    match principal(&front, &head, peer).await {
+        Ok(principal) => {
+            head.extensions.insert::<Arc<Principal>>(principal);
+            next.run(Request::from_parts(head, body)).await
+        }
+        Err(refused) => refused,
     }
-    let peer =
-        request.extensions().get::<ConnectInfo<SocketAddr>>().map_or(IpAddr::from([0, 0, 0, 0]), |peer| peer.0.ip());
-    let forwarded = forwarded_for(&front, headers);
+}
+
+/// Who asks, if they may.
+pub async fn principal(front: &Front, head: &Parts, peer: IpAddr) -> Result<Arc<Principal>, Response> {
+    addressed_to_us(front, head).map_err(forbidden)?;
+    let headers = &head.headers;
+    let forwarded = forwarded_for(front, headers);
     let caller = address::caller(peer, forwarded.as_deref(), &front.settings.proxies);
 
     let keyless = || {
@@ -44,16 +57,17 @@ pub async fn check(State(front): State<Arc<Front>>, mut request: Request, next: 
         Some(key) => match front.keys.find(key) {
             Some(known) => match known.spend() {
                 Ok(()) => Some(known.principal),
-                Err(wait) => return too_fast(&known, wait),
+                Err(wait) => return Err(too_fast(&known, wait)),
             },
             // Where there are no keys, none can be wrong.
             None if front.keys.is_empty() => keyless(),
             None => None,
         },
     };
-    let Some(principal) = principal else { return refused(&front, caller, bearer(headers).is_some()).await };
-    request.extensions_mut().insert::<Arc<Principal>>(principal);
-    next.run(request).await
+    match principal {
+        Some(principal) => Ok(principal),
+        None => Err(refused(front, caller, bearer(headers).is_some()).await),
+    }
 }
 
 /// All lines of `X-Forwarded-For` as one list: a proxy may add its own line instead of its own entry.
@@ -96,9 +110,14 @@ fn too_fast(known: &Known, wait: std::time::Duration) -> Response {
     (StatusCode::TOO_MANY_REQUESTS, headers, body).into_response()
 }
 
+fn forbidden(why: &str) -> Response {
+    (StatusCode::FORBIDDEN, Body::from(format!("{why}\n"))).into_response()
+}
+
 /// Against DNS rebinding: the Host must be one of ours, the Origin, if there is one, too.
-fn addressed_to_us(front: &Front, headers: &HeaderMap, uri_host: Option<&str>) -> Result<(), &'static str> {
-    let host = text(headers, header::HOST).or(uri_host).unwrap_or_default();
+fn addressed_to_us(front: &Front, head: &Parts) -> Result<(), &'static str> {
+    let headers = &head.headers;
+    let host = text(headers, header::HOST).or(head.uri.host()).unwrap_or_default();
     let any_name = matches!(front.settings.keyless, Some(Keyless::Anyone(_)));
     if !any_name && !is_allowed_host(host, &front.settings.hosts) {
         return Err("this Host is not served here; add it to server.allowed_hosts");

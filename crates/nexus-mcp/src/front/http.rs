@@ -1,14 +1,16 @@
 //! Streamable HTTP at `/mcp`, both eras on one URL.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
-use axum::Extension;
+use axum::BoxError;
 use axum::body::{Body, Bytes};
-use axum::extract::State;
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
 use futures_util::future::join_all;
+use http_body_util::{BodyExt, LengthLimitError, Limited};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -20,7 +22,8 @@ use nexus_core::session::{Era, Transport};
 use super::guard::text;
 use super::identity::{Connected, OpenStream};
 use super::stream::{answer, event, event_stream, json, respond, with_signs_of_life};
-use super::{Front, LARGEST_BODY, SLOWEST_SENDER, mirror};
+use super::unread::Lent;
+use super::{Front, LARGEST_BODY, SLOWEST_SENDER, guard, mirror};
 use crate::exchange::{Exchange, OUTBOX};
 use crate::server::News;
 use crate::version::{self, LAST_WITH_BATCHES};
@@ -29,18 +32,18 @@ use crate::wire::{self, INTERNAL_ERROR, Incoming, Message, Params, Request, Requ
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 pub const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 
-pub async fn mcp(
-    State(front): State<Arc<Front>>,
-    Extension(principal): Extension<Arc<Principal>>,
-    request: axum::extract::Request,
-) -> Response {
-    let (head, body) = request.into_parts();
+/// The busy route: it does without a router and what that would take of every request.
+pub async fn mcp(front: &Arc<Front>, peer: IpAddr, head: Parts, body: Lent) -> Response {
+    let principal = match guard::principal(front, &head, peer).await {
+        Ok(principal) => principal,
+        Err(refused) => return refused,
+    };
     let modern = text(&head.headers, VERSION).is_some_and(|version| version::era_of(version) == Era::Modern);
     let sessions = front.server.protocol.speaks(Era::Legacy) && !modern;
     match head.method {
-        Method::POST => post(&front, principal, &head.headers, body).await,
-        Method::GET if sessions => get(&front, &principal, &head.headers),
-        Method::DELETE if sessions => delete(&front, &principal, &head.headers),
+        Method::POST => post(front, principal, &head.headers, body).await,
+        Method::GET if sessions => get(front, &principal, &head.headers),
+        Method::DELETE if sessions => delete(front, &principal, &head.headers),
         _ => {
             let allowed = if sessions { "POST, GET, DELETE" } else { "POST" };
             (StatusCode::METHOD_NOT_ALLOWED, [(header::ALLOW, allowed)]).into_response()
@@ -49,23 +52,26 @@ pub async fn mcp(
 }
 
 /// Reads a body of bounded size in bounded time.
-pub async fn read_body(front: &Front, headers: &HeaderMap, body: Body) -> Result<Bytes, Response> {
+pub async fn read_body<B>(front: &Front, headers: &HeaderMap, body: B) -> Result<Bytes, Response>
+where
+    B: http_body::Body<Data = Bytes>,
+    B::Error: Into<BoxError>,
+{
     let declared = text(headers, header::CONTENT_LENGTH).and_then(|length| length.parse::<usize>().ok()).unwrap_or(0);
     let too_large = || refusal(StatusCode::PAYLOAD_TOO_LARGE, "the body is larger than 4 MiB");
     if declared > LARGEST_BODY {
         return Err(too_large());
     }
-    let reading = timeout(SLOWEST_SENDER, axum::body::to_bytes(body, LARGEST_BODY));
+    let reading = timeout(SLOWEST_SENDER, Limited::new(body, LARGEST_BODY).collect());
     let read = tokio::select! {
         biased;
         read = reading => read,
         () = front.server.closing.cancelled() => return Err(refusal(StatusCode::SERVICE_UNAVAILABLE, "the hub is ending")),
     };
     match read {
-        Ok(Ok(bytes)) => Ok(bytes),
+        Ok(Ok(bytes)) => Ok(bytes.to_bytes()),
         Ok(Err(error)) => {
-            let over =
-                std::error::Error::source(&error).is_some_and(|source| source.is::<http_body_util::LengthLimitError>());
+            let over = error.is::<LengthLimitError>();
             Err(if over { too_large() } else { refusal(StatusCode::BAD_REQUEST, "the body broke off") })
         }
         Err(_) => Err(refusal(StatusCode::REQUEST_TIMEOUT, "the body took too long")),
@@ -76,7 +82,7 @@ fn refusal(status: StatusCode, why: &str) -> Response {
     json(status, wire::error_response(None, &RpcError::invalid_request(why)))
 }
 
-async fn post(front: &Arc<Front>, principal: Arc<Principal>, headers: &HeaderMap, body: Body) -> Response {
+async fn post(front: &Arc<Front>, principal: Arc<Principal>, headers: &HeaderMap, body: Lent) -> Response {
     if !text(headers, header::CONTENT_TYPE).is_some_and(is_json) {
         return refusal(StatusCode::UNSUPPORTED_MEDIA_TYPE, "Content-Type must be application/json");
     }
@@ -89,7 +95,7 @@ async fn post(front: &Arc<Front>, principal: Arc<Principal>, headers: &HeaderMap
     };
     let answered = match Incoming::parse(&bytes) {
         Ok(Incoming::One(message)) => one(front, principal, headers, message).await,
-        Ok(Incoming::Batch(messages)) => batch(front, &principal, headers, messages).await,
+        Ok(Incoming::Batch(messages)) => Box::pin(batch(front, &principal, headers, messages)).await,
         Err(error) => Err(error),
     };
     answered.unwrap_or_else(|error| {
@@ -141,7 +147,7 @@ async fn one(
         }
         Era::Legacy if request.method == "initialize" => {
             drop(params);
-            return initialize(front, &principal, request, outbox).await;
+            return Box::pin(initialize(front, &principal, request, outbox)).await;
         }
         Era::Legacy => {
             let connected = session_of(front, &principal, headers).map_err(for_request)?;

@@ -235,11 +235,12 @@ impl Upstream {
     /// an error means that nothing was sent.
     pub async fn client(&self, session: Uuid) -> Result<Client, Unavailable> {
         if self.inner.isolates() {
-            return isolated::client(&self.inner, session).await;
+            return Box::pin(isolated::client(&self.inner, session)).await;
         }
         match self.inner.connected() {
             Some(client) => Ok(client),
-            None => self.inner.soon().await,
+            // Boxed, as all that is rare on the way of a call: a future is as large as the largest it may become.
+            None => Box::pin(self.inner.soon()).await,
         }
     }
 

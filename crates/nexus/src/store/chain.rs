@@ -1,5 +1,6 @@
 //! The chain of one process: every row it writes holds a hash over the one before, and the store knows the last.
 
+use std::collections::HashSet;
 use std::sync::LazyLock;
 
 use sha2::{Digest, Sha256};
@@ -49,6 +50,9 @@ pub struct Chain {
     relist: bool,
     /// Batches that were sent since the last one that is known to be written. One of them may be written too.
     doubts: Vec<Doubt>,
+    /// Writes whose beginning was sent to the store: their end takes it out of the list of those that may have been
+    /// abandoned. The beginning of a short call to another server never comes here.
+    begun: HashSet<Uuid>,
 }
 
 /// A batch of which it is not known whether it was written.
@@ -86,6 +90,7 @@ impl Chain {
             unlisted: Vec::new(),
             relist: false,
             doubts: Vec::new(),
+            begun: HashSet::new(),
         }
     }
 
@@ -163,10 +168,12 @@ const MARK: &str = "UPDATE chain SET pruned_seq = $1, pruned_hash = $2, pruned_b
      WHERE id = $5 AND pruned_seq <= $1";
 const NEWEST: &str = "SELECT id, head_seq, head_hash FROM chain ORDER BY started_ms DESC, id DESC LIMIT 1";
 
-/// The write that has ended with this row.
-fn ended_write(row: &Row) -> Option<Uuid> {
+/// The write that has ended with this row and whose beginning is in the store: from this chain, or from that of a
+/// process which is gone.
+fn ended_write(row: &Row, begun: &HashSet<Uuid>) -> Option<Uuid> {
     let call = row.call.as_ref().filter(|_| row.event == Event::Call)?;
-    (call.access == Some(Access::Write) && call.decision == Some("allowed")).then_some(call.id)
+    let ended = call.access == Some(Access::Write) && call.decision == Some("allowed");
+    (ended && (call.outcome == Some("abandoned") || begun.contains(&call.id))).then_some(call.id)
 }
 
 impl Store {
@@ -199,6 +206,9 @@ impl Store {
         let written_up_to = prepared.last().map_or(0, |row| row.pos);
         // Also if nobody waits for the end of this: then the next batch finds out.
         chain.doubts.push(Doubt { seq, hash, rows: rows.iter().map(|row| row.id).collect() });
+        let begun = rows.iter().filter(|row| row.event == Event::Begun);
+        chain.begun.extend(begun.filter_map(|row| Some(row.call.as_ref()?.id)));
+        let ended: Vec<Uuid> = rows.iter().filter_map(|row| ended_write(row, &chain.begun)).collect();
         let written = on_db!(self, |db, inserts| {
             async {
                 let mut transaction = db.begin().await?;
@@ -232,9 +242,8 @@ impl Store {
                     }
                     query.execute(&mut *transaction).await?;
                 }
-                let ended: Vec<String> = rows.iter().filter_map(ended_write).map(|call| call.to_string()).collect();
                 for some in ended.chunks(ENDED_AT_ONCE) {
-                    let ids = (0..ENDED_AT_ONCE).map(|nth| some.get(nth).or(some.last()));
+                    let ids = (0..ENDED_AT_ONCE).map(|nth| some.get(nth).or(some.last()).map(Uuid::to_string));
                     ids.fold(sqlx::query(END), |query, id| query.bind(id)).execute(&mut *transaction).await?;
                 }
                 let mut rest = prepared.into_iter();
@@ -260,6 +269,7 @@ impl Store {
             Ok(()) => {
                 (chain.seq, chain.hash) = (seq, hash);
                 chain.doubts.clear();
+                ended.iter().for_each(|call| _ = chain.begun.remove(call));
                 match list {
                     List::Now => chain.unlisted.clear(),
                     List::Later => chain.unlisted.extend(fresh),
@@ -367,7 +377,19 @@ impl Chain {
         let (id, home, previous) = (self.id.clone(), self.home.clone(), self.previous.clone());
         let (started_ms, seq, hash) = (self.started_ms, self.seq, self.hash);
         let (unlisted, doubts) = (Vec::new(), self.doubts.clone());
-        Self { id, home, previous, stamp, started_ms, seq, hash, unlisted, relist: false, doubts }
+        Self {
+            id,
+            home,
+            previous,
+            stamp,
+            started_ms,
+            seq,
+            hash,
+            unlisted,
+            relist: false,
+            doubts,
+            begun: HashSet::new(),
+        }
     }
 
     /// This chain, if nobody had told how the batch ended with which it became `later`.
