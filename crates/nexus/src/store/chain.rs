@@ -122,12 +122,19 @@ struct Prepared {
     body: String,
 }
 
-/// The statements that add rows, and how many each adds: few lengths, so that they stay prepared. SQLite's places
-/// have no numbers because it looks a numbered one up by going through all of them.
+/// Rows that one statement adds. Each halves the one before: whatever is left takes few statements, each of which is a
+/// change of threads, and all of them stay prepared.
+const LENGTHS: [usize; 10] = [512, 256, 128, 64, 32, 16, 8, 4, 2, 1];
+
+/// Statements by length.
+pub(super) type ByLength = [(usize, String); LENGTHS.len()];
+
+/// The statements that add rows. SQLite's places have no numbers because it looks a numbered one up by going through all
+/// of them.
 pub(super) struct Inserts {
-    pub(super) rows: [(usize, String); 4],
-    pub(super) sheaves: [(usize, String); 4],
-    begun: [(usize, String); 4],
+    pub(super) rows: ByLength,
+    pub(super) sheaves: ByLength,
+    begun: ByLength,
 }
 
 /// A failure undoes the whole transaction anyway: SQLite need not be ready to undo the one statement, for which it
@@ -138,7 +145,7 @@ pub(super) static NUMBERED: LazyLock<Inserts> = LazyLock::new(|| inserts("INSERT
 
 fn inserts(insert: &str, place: impl Fn(usize) -> String) -> Inserts {
     let texts = |table: &str, columns: usize| {
-        [128, 32, 8, 1].map(|rows| {
+        LENGTHS.map(|rows| {
             let row = |row: usize| {
                 let places: Vec<String> = (1..=columns).map(|column| place(row * columns + column)).collect();
                 format!("({})", places.join(","))
@@ -155,8 +162,8 @@ fn inserts(insert: &str, place: impl Fn(usize) -> String) -> Inserts {
 }
 
 /// The longest statement for as many as are left.
-pub(super) fn longest(statements: &[(usize, String); 4], left: usize) -> &(usize, String) {
-    statements.iter().find(|(length, _)| *length <= left).unwrap_or(&statements[3])
+pub(super) fn longest(statements: &ByLength, left: usize) -> &(usize, String) {
+    statements.iter().find(|(length, _)| *length <= left).unwrap_or(&statements[LENGTHS.len() - 1])
 }
 
 const OPEN: &str = "INSERT INTO chain (id, home, started_ms, previous_id, previous_seq, previous_hash, head_seq, head_hash) \
