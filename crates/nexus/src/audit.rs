@@ -211,8 +211,8 @@ impl Journal {
     /// One commit. True: there may be more to write.
     async fn write_batch(&self, pen: &mut Pen<'_>) -> bool {
         self.muster(pen.told).await;
-        let (rows, beside) = self.queue.lock().take();
-        pen.told = beside.iter().filter(|beside| beside.waiting.is_some()).count();
+        let rows = self.queue.lock().take();
+        pen.told = rows.iter().filter(|queued| queued.waiting.is_some()).count();
         if rows.is_empty() {
             return false;
         }
@@ -227,18 +227,18 @@ impl Journal {
                     pen.listed = Instant::now();
                 }
                 self.queue.lock().written();
-                self.done_with(beside.iter().filter(|beside| beside.noted).count());
-                tell(beside.into_iter().filter_map(|beside| beside.waiting), &Ok(()));
+                self.done_with(rows.iter().filter(|queued| queued.noted).count());
+                tell(rows.into_iter().filter_map(|queued| queued.waiting), &Ok(()));
                 self.shipping.notify_one();
             }
             Ok(Appended::Earlier(written)) => {
                 self.rows.fetch_add(written.len() as u64, Ordering::Relaxed);
-                let noted = self.queue.lock().put_back_but(rows, beside, &written.into_iter().collect());
+                let noted = self.queue.lock().put_back_but(rows, &written.into_iter().collect());
                 self.done_with(noted);
             }
             Err(reason) => {
                 error!(audit.rows = rows.len(), "the store did not take {} audit rows: {reason}", rows.len());
-                let refused = self.queue.lock().put_back(rows, beside);
+                let refused = self.queue.lock().put_back(rows);
                 self.lost.fetch_add(refused.lost as u64, Ordering::Relaxed);
                 self.done_with(refused.noted);
                 tell(refused.waiting.into_iter(), &Err(NotRecorded(reason)));
@@ -265,7 +265,7 @@ impl Journal {
                 Ok(Appended::Earlier(written)) => {
                     self.rows.fetch_add(written.len() as u64, Ordering::Relaxed);
                     let written = written.into_iter().collect();
-                    let noted = self.queue.lock().put_back_but(Vec::new(), Vec::new(), &written);
+                    let noted = self.queue.lock().put_back_but(Vec::new(), &written);
                     self.done_with(noted);
                     Err(NotRecorded("the store is not sure of the rows before".to_owned()))
                 }
@@ -303,6 +303,7 @@ impl Journal {
     }
 
     fn push(&self, row: Row, waiting: Option<Waiting>, noted: bool) {
+        let row = Box::new(row);
         let wake = {
             let mut queue = self.queue.lock();
             if queue.closed {

@@ -1,5 +1,6 @@
 //! Rows on their way to the store: what waits, who waits for it, and what is given back when the store refuses.
 
+use std::borrow::Borrow;
 use std::collections::{HashMap, HashSet};
 
 use tokio::sync::oneshot;
@@ -38,17 +39,18 @@ pub(super) struct Queue {
 }
 
 pub(super) struct Queued {
-    pub row: Row,
+    /// Boxed: a row is large, and it moves from list to list.
+    pub row: Box<Row>,
     /// Who waits until it is safe. Told with its batch, whatever comes behind it.
     pub waiting: Option<Waiting>,
     /// There is a note of it.
     pub noted: bool,
 }
 
-/// What stands beside a row that is being written.
-pub(super) struct Rest {
-    pub waiting: Option<Waiting>,
-    pub noted: bool,
+impl Borrow<Row> for Queued {
+    fn borrow(&self) -> &Row {
+        &self.row
+    }
 }
 
 /// Rows that are written together with the marks they vouch for.
@@ -109,13 +111,13 @@ impl Queue {
     }
 
     /// The next batch.
-    pub fn take(&mut self) -> (Vec<Row>, Vec<Rest>) {
+    pub fn take(&mut self) -> Vec<Queued> {
         let count = self.rows.len().min(BATCH);
         let later = self.rows.split_off(count);
         let now = std::mem::replace(&mut self.rows, later);
         self.count_anew();
         self.in_hand = count;
-        now.into_iter().map(|queued| (queued.row, Rest { waiting: queued.waiting, noted: queued.noted })).unzip()
+        now
     }
 
     /// The store has what was taken.
@@ -125,9 +127,9 @@ impl Queue {
 
     /// Keeps what was refused for a later try; but whoever waits, for any row, is told now, and as their writes will not
     /// run, those rows are not kept.
-    pub fn put_back(&mut self, rows: Vec<Row>, beside: Vec<Rest>) -> Refused {
+    pub fn put_back(&mut self, taken: Vec<Queued>) -> Refused {
         let mut waiting = Vec::new();
-        for queued in self.with_in_front(rows, beside) {
+        for queued in self.with_in_front(taken) {
             match queued.waiting {
                 Some(one) => waiting.push(one),
                 None => self.rows.push(queued),
@@ -141,8 +143,8 @@ impl Queue {
     }
 
     /// Puts rows back in front, but for those that are written already. Gives how many of these there are notes of.
-    pub fn put_back_but(&mut self, rows: Vec<Row>, beside: Vec<Rest>, written: &HashSet<Uuid>) -> usize {
-        let all = self.with_in_front(rows, beside).into_iter();
+    pub fn put_back_but(&mut self, taken: Vec<Queued>, written: &HashSet<Uuid>) -> usize {
+        let all = self.with_in_front(taken).into_iter();
         let (done, left): (Vec<_>, Vec<_>) = all.partition(|queued| written.contains(&queued.row.id));
         self.rows = left;
         self.count_anew();
@@ -151,11 +153,9 @@ impl Queue {
     }
 
     /// Takes everything out, with these before it.
-    fn with_in_front(&mut self, rows: Vec<Row>, beside: Vec<Rest>) -> Vec<Queued> {
-        let behind = std::mem::take(&mut self.rows);
-        let first = rows.into_iter().zip(beside);
-        let first = first.map(|(row, Rest { waiting, noted })| Queued { row, waiting, noted });
-        first.chain(behind).collect()
+    fn with_in_front(&mut self, mut first: Vec<Queued>) -> Vec<Queued> {
+        first.append(&mut self.rows);
+        first
     }
 
     /// Rows have moved: places and sums are no longer what they were.

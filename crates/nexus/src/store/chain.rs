@@ -1,5 +1,6 @@
 //! The chain of one process: every row it writes holds a hash over the one before, and the store knows the last.
 
+use std::borrow::Borrow;
 use std::collections::HashSet;
 use std::sync::LazyLock;
 
@@ -100,7 +101,7 @@ impl Chain {
     }
 
     /// The rows as they will be kept, and where the chain ends with them.
-    fn prepare(&mut self, rows: &[Row]) -> (Vec<Prepared>, i64, Hash) {
+    fn prepare(&mut self, rows: &[&Row]) -> (Vec<Prepared>, i64, Hash) {
         let now = clock::now_ms();
         let (mut seq, mut hash) = (self.seq, self.hash);
         let prepared = rows
@@ -185,15 +186,20 @@ fn ended_write(row: &Row, begun: &HashSet<Uuid>) -> Option<Uuid> {
 
 impl Store {
     /// Adds rows to the record, all or none. They are safe when it comes back.
-    pub async fn append(&self, chain: &mut Chain, rows: &[Row], list: List) -> Result<Appended, StoreError> {
+    pub async fn append<R: Borrow<Row>>(
+        &self,
+        chain: &mut Chain,
+        rows: &[R],
+        list: List,
+    ) -> Result<Appended, StoreError> {
         self.append_marked(chain, rows, &[], list).await
     }
 
     /// The same for rows that vouch for pruned parts: the marks are set with them.
-    pub async fn append_marked(
+    pub async fn append_marked<R: Borrow<Row>>(
         &self,
         chain: &mut Chain,
-        rows: &[Row],
+        rows: &[R],
         marks: &[Mark],
         list: List,
     ) -> Result<Appended, StoreError> {
@@ -205,8 +211,9 @@ impl Store {
             chain.hash = genesis(&chain.id, &chain.home, chain.started_ms, &previous);
             chain.previous = Some(previous);
         }
+        let rows: Vec<&Row> = rows.iter().map(Borrow::borrow).collect();
         let first = chain.seq + 1;
-        let (prepared, seq, hash) = chain.prepare(rows);
+        let (prepared, seq, hash) = chain.prepare(&rows);
         let fresh = rows.iter().zip(&prepared).map(|(row, prepared)| Unlisted::of(row, prepared.pos));
         let fresh: Vec<Unlisted> = fresh.collect();
         let list = if chain.relist { List::Later } else { list };

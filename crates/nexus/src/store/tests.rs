@@ -140,7 +140,7 @@ async fn a_raised_level_is_kept_until_it_is_lowered(store: Store) {
 
 async fn rows_of_any_number_are_all_kept_and_verify(store: Store) {
     let mut chain = filled(&store, 147).await;
-    store.append(&mut chain, &[], List::Now).await.unwrap();
+    store.append::<Row>(&mut chain, &[], List::Now).await.unwrap();
     store.append(&mut chain, &[Row::new(Event::HubStopped)], List::Now).await.unwrap();
     assert_eq!(store.audit_rows().await.unwrap(), 148);
     let verified = store.verify(|_| {}).await.unwrap();
