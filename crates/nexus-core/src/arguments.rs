@@ -73,7 +73,8 @@ impl Arguments {
 
     /// As a tree, which is an object. None when they are none.
     pub fn tree(&self) -> Option<Cow<'_, Value>> {
-        let object = |text: &RawValue| serde_json::from_str(text.get()).ok().filter(Value::is_object);
+        // As a map and not as a value, which a first key of serde's own could turn into something else.
+        let object = |text: &RawValue| serde_json::from_str(text.get()).ok().map(Value::Object);
         match &*self.0 {
             Form::Tree(tree) => Some(Cow::Borrowed(tree)),
             Form::Raw { text, .. } if text.get().len() > LARGEST_KEPT => object(text).map(Cow::Owned),
@@ -247,6 +248,14 @@ mod tests {
             let text = raw(json).parse::<Args>().unwrap_err().to_string();
             assert!(text.len() < 800 && text.contains("does not fit"), "{text}");
         }
+    }
+
+    #[test]
+    fn a_key_of_serdes_own_is_a_key_like_any_other() {
+        let sly = raw(r#"{"$serde_json::private::RawValue":0,"name":"p"}"#);
+        assert_eq!(sly.tree().unwrap()["name"], "p");
+        assert!(raw(r#"{"a":{"$serde_json::private::RawValue":0}}"#).tree().is_none(), "which is not run");
+        assert!(raw("[1]").tree().is_none());
     }
 
     #[test]

@@ -115,6 +115,11 @@ impl fmt::Debug for Hub {
 #[error("unknown tool: {0}")]
 pub struct UnknownTool(pub String);
 
+/// What the record could not keep does not run, whatever the tool makes of it.
+#[derive(Debug, Error)]
+#[error("the arguments are not an object that can be recorded")]
+struct NotAnObject;
+
 #[derive(Debug, Error)]
 #[error("{most} calls of this session are still running")]
 struct TooManyCalls {
@@ -168,6 +173,9 @@ impl Hub {
             Ok(intent) => intent,
             Err(error) => return Ok(Outcome::Done(record.failed(error))),
         };
+        if record.arguments.tree().is_none() {
+            return Ok(Outcome::Done(record.failed(ToolError::refused(NotAnObject))));
+        }
         let access = intent.access();
         record.intended(&*intent);
         if let Some(server) = intent.server() {

@@ -89,19 +89,23 @@ impl Record {
 
     pub(super) fn intended(&mut self, intent: &dyn Intent) {
         self.row.access = Some(intent.access());
+        // The arguments as the record has them, without secrets.
+        let arguments = intent.tells_arguments().then(|| text::cut(&self.row.arguments, MOST_ARGUMENTS));
+        let with_arguments = |mut summary: String| {
+            if let Some(arguments) = &arguments {
+                summary.push_str(": ");
+                summary.push_str(&text::clean(arguments));
+            }
+            summary
+        };
         let said = intent.summary();
         let said = text::clean(&said);
         let summary = redact::text(&said);
         // Who decides must see what would run: where more than a plain value is hidden, only the hub's own secrets are.
         if intent.access() == Access::Write && summary != said && hides_syntax(&said, &summary) {
-            self.whole = Some(redact::own_values(&said).into_owned());
+            self.whole = Some(with_arguments(redact::own_values(&said).into_owned()));
         }
-        let mut summary = summary.into_owned();
-        if intent.tells_arguments() {
-            let shown = text::cut(&self.row.arguments, MOST_ARGUMENTS);
-            summary.push_str(": ");
-            summary.push_str(&text::clean(&shown));
-        }
+        let summary = with_arguments(summary.into_owned());
         self.row.summary = Some(match summary.char_indices().nth(LONGEST_SUMMARY) {
             None => summary,
             Some((at, _)) => {

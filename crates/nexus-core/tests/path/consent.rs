@@ -2,14 +2,17 @@
 
 use std::sync::Arc;
 
+use futures_util::future::BoxFuture;
 use nexus_core::approval::{Mode, NotSettled, Scope};
+use nexus_core::call::CallCx;
 use nexus_core::catalogue::Catalogue;
-use nexus_core::gate::{About, Answer, By, Consent, Why};
+use nexus_core::gate::{About, Answer, By, Consent, Permit, Why};
 use nexus_core::hub::{Looked, Pending, Policy};
-use nexus_core::name::{ServerName, ToolName};
+use nexus_core::name::{NodeName, ServerName, ToolName};
 use nexus_core::principal::{Level, Principal, PrincipalId};
 use nexus_core::provider::{Intent, Origin, Provider, Revision};
-use nexus_core::tool::ToolSpec;
+use nexus_core::reply::Reply;
+use nexus_core::tool::{Access, ToolSpec};
 use nexus_core::{ToolResult, arguments::Arguments};
 use serde_json::json;
 use tokio::sync::watch;
@@ -45,8 +48,45 @@ impl Provider for Upstream {
     }
 
     fn intend(&self, tool: &ToolName, args: &Arguments) -> ToolResult<Box<dyn Intent>> {
-        self.inner.intend(tool, args)
+        Ok(Box::new(Foreign(self.inner.intend(tool, args)?)))
     }
+}
+
+/// A call of a tool whose name looks like a secret.
+struct Foreign(Box<dyn Intent>);
+
+impl Intent for Foreign {
+    fn access(&self) -> Access {
+        self.0.access()
+    }
+
+    fn summary(&self) -> String {
+        "call Cookie: sid=a; b=c of the server github".to_owned()
+    }
+
+    fn tells_arguments(&self) -> bool {
+        true
+    }
+
+    fn node(&self) -> Option<&NodeName> {
+        self.0.node()
+    }
+
+    fn run(self: Box<Self>, permit: Permit, cx: CallCx) -> BoxFuture<'static, ToolResult<Reply>> {
+        self.0.run(permit, cx)
+    }
+}
+
+#[tokio::test]
+async fn whoever_is_asked_sees_the_arguments_whatever_the_tool_is_called() {
+    let bench = bench(Level::Trusted, Mode::Ask);
+    let asked = bench.call("change", json!({ "to": 7, "password": "hunter2hunter2" })).await;
+    let Ok(nexus_core::hub::Outcome::Ask(pending)) = asked else { panic!("{asked:?}") };
+    let shown = pending.summary();
+    assert!(shown.contains(r#"{"to":7,"password":"[redacted]"}"#), "{shown}");
+    pending.refuse(Why::Denied);
+    let row = bench.kept.rows.lock().iter().find_map(|row| row.call.clone()).unwrap();
+    assert!(row.summary.unwrap().contains(r#"{"to":7,"password":"[redacted]"}"#));
 }
 
 fn bench(level: Level, mode: Mode) -> Bench {
@@ -155,7 +195,7 @@ async fn a_read_only_key_uses_nothing_of_a_server_that_writes() {
     let mut principal = Principal::new("tester", Level::Yolo);
     principal.read_only = true;
     let bench = Bench {
-        cx: nexus_core::call::CallCx { principal: Arc::new(principal), ..bench(Level::Yolo, Mode::Ask).cx },
+        cx: CallCx { principal: Arc::new(principal), ..bench(Level::Yolo, Mode::Ask).cx },
         ..bench(Level::Yolo, Mode::Ask)
     };
     assert!(bench.reply("change", json!({})).await.text().contains("read-only"));

@@ -173,8 +173,9 @@ async fn connection(
     let service = service_fn(move |request: hyper::Request<hyper::body::Incoming>| {
         let answer = Answering::begin(&busy);
         let (front, routes) = (door.clone(), routes.clone());
+        let closing = front.server.closing.clone();
         let (mut head, body) = request.into_parts();
-        let (body, rest) = unread::lend(body);
+        let (body, rest) = unread::lend(&head.headers, body);
         // Boxed: otherwise every open connection would have its room, also when nothing is asked on it.
         let answering = Box::pin(async move {
             if head.uri.path() == "/mcp" {
@@ -186,7 +187,7 @@ async fn connection(
         });
         async move {
             let mut response = answering.await;
-            rest.settle(&mut response).await;
+            rest.settle(&mut response, &closing).await;
             Ok::<_, Infallible>(response.map(|body| Answered { body, _answer: answer }))
         }
     });

@@ -6,13 +6,14 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use axum::http::{HeaderValue, Response, header};
+use axum::http::{HeaderMap, HeaderValue, Response, header};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
 
 /// Bytes that are read for the sake of the connection.
 const MOST: u64 = 64 * 1024;
@@ -27,21 +28,32 @@ pub struct Lent {
 }
 
 /// What comes back of it.
-pub struct Rest(Option<oneshot::Receiver<Incoming>>);
+pub struct Rest {
+    body: Option<oneshot::Receiver<Incoming>>,
+    /// The sender asks first whether it is to send it (`Expect: 100-continue`): reading would say yes.
+    asks_first: bool,
+}
 
-pub fn lend(body: Incoming) -> (Lent, Rest) {
+pub fn lend(headers: &HeaderMap, body: Incoming) -> (Lent, Rest) {
+    let asks_first = headers.contains_key(header::EXPECT);
     if body.is_end_stream() {
-        return (Lent { body: Some(body), back: None }, Rest(None));
+        return (Lent { body: Some(body), back: None }, Rest { body: None, asks_first });
     }
     let (back, rest) = oneshot::channel();
-    (Lent { body: Some(body), back: Some(back) }, Rest(Some(rest)))
+    (Lent { body: Some(body), back: Some(back) }, Rest { body: Some(rest), asks_first })
 }
 
 impl Rest {
     /// Makes the connection fit for the next request, or the answer say that there is none.
-    pub async fn settle<B>(self, response: &mut Response<B>) {
-        let Some(body) = self.0.and_then(|mut rest| rest.try_recv().ok()) else { return };
-        if !timeout(LONGEST, is_read(body)).await.unwrap_or(false) {
+    pub async fn settle<B>(self, response: &mut Response<B>, closing: &CancellationToken) {
+        let Some(body) = self.body.and_then(|mut rest| rest.try_recv().ok()) else { return };
+        let read = async {
+            tokio::select! {
+                read = timeout(LONGEST, is_read(body)) => read.unwrap_or(false),
+                () = closing.cancelled() => false,
+            }
+        };
+        if self.asks_first || !read.await {
             response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
     }

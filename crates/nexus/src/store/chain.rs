@@ -62,6 +62,8 @@ struct Doubt {
     seq: i64,
     hash: Hash,
     rows: Vec<Uuid>,
+    /// Writes that end in it.
+    ended: Vec<Uuid>,
 }
 
 /// What became of a batch.
@@ -218,11 +220,12 @@ impl Store {
         let fresh: Vec<Unlisted> = fresh.collect();
         let list = if chain.relist { List::Later } else { list };
         let written_up_to = prepared.last().map_or(0, |row| row.pos);
-        // Also if nobody waits for the end of this: then the next batch finds out.
-        chain.doubts.push(Doubt { seq, hash, rows: rows.iter().map(|row| row.id).collect() });
         let begun = rows.iter().filter(|row| row.event == Event::Begun);
         chain.begun.extend(begun.filter_map(|row| Some(row.call.as_ref()?.id)));
         let ended: Vec<Uuid> = rows.iter().filter_map(|row| ended_write(row, &chain.begun)).collect();
+        // Also if nobody waits for the end of this: then the next batch finds out.
+        let ids = rows.iter().map(|row| row.id).collect();
+        chain.doubts.push(Doubt { seq, hash, rows: ids, ended: ended.clone() });
         let written = on_db!(self, |db, inserts| {
             async {
                 let mut transaction = db.begin().await?;
@@ -308,7 +311,8 @@ impl Store {
         let head = self.head(&chain.id).await?;
         let written = chain.doubts.iter().position(|doubt| head == Some((doubt.seq, doubt.hash)));
         let Some(nth) = written else { return Err(otherwise) };
-        let Doubt { seq, hash, rows } = chain.doubts.swap_remove(nth);
+        let Doubt { seq, hash, rows, ended } = chain.doubts.swap_remove(nth);
+        ended.iter().for_each(|call| _ = chain.begun.remove(call));
         (chain.seq, chain.hash, chain.relist) = (seq, hash, true);
         chain.doubts.clear();
         Ok(Appended::Earlier(rows))
@@ -408,7 +412,7 @@ impl Chain {
 
     /// This chain, if nobody had told how the batch ended with which it became `later`.
     pub fn unsure_of(self, later: &Self, rows: Vec<Uuid>) -> Self {
-        let doubts = vec![Doubt { seq: later.seq, hash: later.hash, rows }];
+        let doubts = vec![Doubt { seq: later.seq, hash: later.hash, rows, ended: Vec::new() }];
         Self { doubts, stamp: later.clone_for_tests().stamp, ..self }
     }
 
