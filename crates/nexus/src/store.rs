@@ -15,7 +15,7 @@ use thiserror::Error;
 
 use crate::private;
 
-/// The same statements on whichever database it is. The second name is that of the inserts of `chain.rs`, whose
+/// The same statements on whichever database it is. The second name is that of the inserts of `inserts.rs`, whose
 /// places are written in two ways.
 macro_rules! on_db {
     ($store:expr, |$db:ident| $work:expr) => {
@@ -41,6 +41,7 @@ macro_rules! on_db {
 pub mod body;
 pub mod chain;
 pub mod facts;
+mod inserts;
 mod keys;
 pub mod position;
 pub mod prune;

@@ -10,7 +10,7 @@ use nexus_core::audit::Row;
 use uuid::Uuid;
 
 use super::body::Place;
-use super::chain::{NUMBERED, UNNUMBERED};
+use super::inserts::{NUMBERED, UNNUMBERED};
 use super::position::{position, written_ms};
 use super::rows::Entry;
 use super::ship::LATEST_COMMIT_MS;
@@ -79,7 +79,7 @@ macro_rules! insert_sheaves {
     ($transaction:ident, $inserts:ident, $sheaves:expr) => {
         let mut rest = $sheaves.into_iter();
         while rest.len() > 0 {
-            let (length, insert) = $crate::store::chain::longest(&$inserts.sheaves, rest.len());
+            let (length, insert) = $crate::store::inserts::longest(&$inserts.sheaves, rest.len());
             let mut query = sqlx::query(sqlx::AssertSqlSafe(insert.as_str()));
             for sheaf in rest.by_ref().take(*length) {
                 query = query.bind(sheaf.places.last().copied()).bind(sheaf.session).bind(sheaf.tool);
