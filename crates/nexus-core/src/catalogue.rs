@@ -11,7 +11,7 @@ use tracing::warn;
 
 use crate::principal::{Patterns, Principal, PrincipalId};
 use crate::provider::{Origin, Provider, Revision};
-use crate::tool::ToolSpec;
+use crate::tool::{Listed, ToolSpec};
 
 /// A tool and who has it.
 #[derive(Clone)]
@@ -87,16 +87,17 @@ impl Catalogue {
     pub fn listing(&self, principal: &Principal) -> Arc<str> {
         let table = self.table.read().clone();
         let owns = table.private.contains_key(&principal.id);
-        if principal.sees_all() && !owns {
+        let serves = principal.serves.is_some();
+        if principal.sees_all() && !owns && !serves {
             return table.whole.clone();
         }
-        let view = (principal.allow.clone(), principal.deny.clone(), owns.then(|| principal.id.clone()));
+        let view = (principal.allow.clone(), principal.deny.clone(), owns.then(|| principal.id.clone()), serves);
         if let Some(listing) = table.views.lock().get(&view) {
             return listing.clone();
         }
         let own = table.private.get(&principal.id).into_iter().flatten().map(|(_, found)| &found.spec);
-        let mut specs: Vec<_> =
-            table.specs.iter().chain(own).filter(|spec| principal.sees(spec.name.as_str())).collect();
+        let sees = |spec: &&Arc<ToolSpec>| principal.sees(spec.name.as_str()) && spec.listed.to(principal);
+        let mut specs: Vec<_> = table.specs.iter().chain(own).filter(sees).collect();
         specs.sort_by(|a, b| a.name.cmp(&b.name));
         let listing = render(specs.into_iter());
         table.views.lock().insert(view, listing.clone());
@@ -139,7 +140,7 @@ struct Table {
     views: Mutex<HashMap<View, Arc<str>>>,
 }
 
-type View = (Patterns, Patterns, Option<PrincipalId>);
+type View = (Patterns, Patterns, Option<PrincipalId>, bool);
 
 impl Default for Table {
     fn default() -> Self {
@@ -180,14 +181,14 @@ impl Table {
             by_name.entry(alias).or_insert(found);
         }
         specs.sort_by(|a, b| a.name.cmp(&b.name));
-        let whole = render(specs.iter());
+        let whole = render(specs.iter().filter(|spec| spec.listed == Listed::Everyone));
         Self { by_name, specs: specs.into(), whole, left_out, private, views: Mutex::default() }
     }
 }
 
 fn render<'a>(specs: impl Iterator<Item = &'a Arc<ToolSpec>>) -> Arc<str> {
     let mut out = String::from("[");
-    for spec in specs.filter(|spec| spec.listed) {
+    for spec in specs {
         if out.len() > 1 {
             out.push(',');
         }

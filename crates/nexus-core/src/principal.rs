@@ -110,6 +110,8 @@ pub struct Principal {
     pub approved: Patterns,
     pub read_only: bool,
     pub session: SessionPolicy,
+    /// An agent's key: the target whose tasks it serves, and nothing else.
+    pub serves: Option<Arc<str>>,
 }
 
 impl Principal {
@@ -124,6 +126,7 @@ impl Principal {
             approved: Patterns::default(),
             read_only: false,
             session: SessionPolicy::Auto,
+            serves: None,
         }
     }
 

@@ -31,6 +31,10 @@ pub enum Transport {
     Stdio,
     Http,
     Sse,
+    /// The operator's command line, through the hub's own socket.
+    Control,
+    Telegram,
+    Webhook,
 }
 
 impl Transport {
@@ -39,11 +43,15 @@ impl Transport {
             Transport::Stdio => "stdio",
             Transport::Http => "http",
             Transport::Sse => "sse",
+            Transport::Control => "control",
+            Transport::Telegram => "telegram",
+            Transport::Webhook => "webhook",
         }
     }
 
     pub fn parse(text: &str) -> Option<Self> {
-        [Transport::Stdio, Transport::Http, Transport::Sse].into_iter().find(|transport| transport.as_str() == text)
+        use Transport::{Control, Http, Sse, Stdio, Telegram, Webhook};
+        [Stdio, Http, Sse, Control, Telegram, Webhook].into_iter().find(|transport| transport.as_str() == text)
     }
 }
 

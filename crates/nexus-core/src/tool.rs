@@ -19,6 +19,7 @@ use crate::call::CallCx;
 use crate::error::{ToolError, ToolResult};
 use crate::gate::Permit;
 use crate::name::{NodeName, ToolName};
+use crate::principal::Principal;
 use crate::provider::{Intent, Origin, Provider, Revision};
 use crate::redact;
 use crate::reply::Reply;
@@ -45,6 +46,26 @@ impl Access {
     }
 }
 
+/// Who finds a tool in `tools/list`. Whoever does not can call it all the same: it is part of something else, or held back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Listed {
+    #[default]
+    Everyone,
+    /// Keys of agents: what serves their target's tasks.
+    Agents,
+    Nobody,
+}
+
+impl Listed {
+    pub fn to(self, principal: &Principal) -> bool {
+        match self {
+            Listed::Everyone => true,
+            Listed::Agents => principal.serves.is_some(),
+            Listed::Nobody => false,
+        }
+    }
+}
+
 /// One thing a model can call; `E` is what all tools of its family share.
 pub trait Tool<E>: DeserializeOwned + JsonSchema + Send + 'static {
     const NAME: &'static str;
@@ -53,6 +74,7 @@ pub trait Tool<E>: DeserializeOwned + JsonSchema + Send + 'static {
     const ACCESS: Access;
     /// The highest class a call may raise itself to. A call above it is an internal error.
     const MOST: Access = Self::ACCESS;
+    const LISTED: Listed = Listed::Everyone;
     /// An object: it becomes `structuredContent`, its schema `outputSchema`.
     type Reply: Serialize + JsonSchema + Send;
 
@@ -94,8 +116,7 @@ pub struct ToolSpec {
     pub secret_fields: Vec<String>,
     /// Some argument is to be repeated in a header (`x-mcp-header`), for those who route by them.
     pub mirrors: bool,
-    /// Stands in `tools/list`. What does not can be called all the same: it is part of something else, or held back.
-    pub listed: bool,
+    pub listed: Listed,
     /// The tool as it stands in `tools/list`.
     pub rendered: Box<str>,
 }
@@ -125,7 +146,7 @@ pub struct Foreign {
     pub access: Access,
     pub input: Map<String, Value>,
     pub rendered: Box<str>,
-    pub listed: bool,
+    pub listed: Listed,
 }
 
 /// The parts of a tool definition, before it is checked and rendered.
@@ -179,7 +200,7 @@ impl ToolSpec {
             input,
             output,
             mirrors,
-            listed: true,
+            listed: Listed::Everyone,
             secret_fields,
             rendered,
         })
@@ -277,7 +298,7 @@ fn spec_of<E, T: Tool<E>>() -> Result<ToolSpec, BadTool> {
     output.remove("description");
     // A type without fields has no `properties`; some clients insist on them.
     input.entry("properties").or_insert_with(|| json!({}));
-    ToolSpec::new(Definition {
+    let spec = ToolSpec::new(Definition {
         name: T::NAME,
         aliases: T::ALIASES,
         description: description.as_ref().and_then(Value::as_str).unwrap_or_default(),
@@ -285,7 +306,8 @@ fn spec_of<E, T: Tool<E>>() -> Result<ToolSpec, BadTool> {
         most: T::MOST,
         input,
         output: Some(output),
-    })
+    })?;
+    Ok(ToolSpec { listed: T::LISTED, ..spec })
 }
 
 /// Without references: several clients do not follow them.

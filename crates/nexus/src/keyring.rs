@@ -18,6 +18,7 @@ use nexus_core::principal::{Level, Patterns, Principal, PrincipalId, Raised, Ses
 use nexus_core::redact;
 use nexus_mcp::front::auth::{Key, Keys, digest};
 
+use crate::agents::AGENT_TOOLS;
 use crate::audit::Journal;
 use crate::config::Config;
 use crate::private;
@@ -54,6 +55,8 @@ pub struct Listed {
     pub read_only: bool,
     pub session: SessionPolicy,
     pub expires: Option<Timestamp>,
+    /// An agent's key: the target it serves.
+    pub target: Option<String>,
     /// A level that holds for a time in place of its own.
     pub raised: Option<Level>,
     pub raised_until: Option<Timestamp>,
@@ -70,6 +73,8 @@ pub struct NewKey {
     pub read_only: bool,
     pub session: SessionPolicy,
     pub expires: Option<Timestamp>,
+    /// Makes it an agent's key, good only for this target's tasks.
+    pub target: Option<String>,
 }
 
 /// Gathers keys and keeps the door's table current.
@@ -124,6 +129,7 @@ impl Keyring {
             read_only: key.principal.read_only,
             session: key.principal.session,
             expires: key.expires,
+            target: key.principal.serves.as_deref().map(str::to_owned),
             raised: key.principal.raised.map(|raised| raised.level),
             raised_until: key.principal.raised.map(|raised| raised.until),
         };
@@ -145,6 +151,11 @@ impl Keyring {
                 wanted.name
             );
         }
+        if let Some(target) = &wanted.target
+            && !self.config.agents.targets.keys().any(|known| known.as_ref() == target)
+        {
+            bail!("there is no target `{target}`; declare it in nexus.yaml, below agents.targets");
+        }
         let secret = new_secret();
         let key = StoredKey {
             sha256: digest(&secret),
@@ -156,6 +167,7 @@ impl Keyring {
             session: wanted.session,
             created: clock::now(),
             expires: wanted.expires,
+            target: wanted.target,
             name: wanted.name,
         };
         let row = Row::new(Event::KeyMade).detail(format!("{} ({})", key.name, key.level.as_str()));
@@ -316,14 +328,14 @@ impl Keyring {
         for key in &self.config.keys {
             let principal = Principal {
                 id: PrincipalId::of_key(key.name.as_ref(), &key.sha256.0),
-                // An agent's key is good for its target's tasks and nothing else; their tools are not there yet.
-                allow: if key.target.is_some() { Patterns::default() } else { key.allow.0.clone() },
+                allow: key.allow.0.clone(),
                 deny: key.deny.0.clone(),
                 approved: key.approved.0.clone(),
                 read_only: key.read_only,
                 session: key.session,
                 ..Principal::new(key.name.as_ref(), key.level)
             };
+            let principal = serving(principal, key.target.as_ref().map(AsRef::as_ref));
             let expires = key.expires.as_ref().map(|expires| expires.0);
             all.push((Key { digest: key.sha256.0, principal: Arc::new(principal), expires }, Source::File));
         }
@@ -341,9 +353,18 @@ impl Keyring {
                 session: key.session,
                 ..Principal::new(&key.name, key.level)
             };
+            let principal = serving(principal, key.target.as_deref());
             all.push((Key { digest: key.sha256, principal: Arc::new(principal), expires: key.expires }, Source::Store));
         }
         Ok(all)
+    }
+}
+
+/// An agent's key is good for its target's tasks and nothing else.
+fn serving(principal: Principal, target: Option<&str>) -> Principal {
+    match target {
+        Some(target) => Principal { allow: AGENT_TOOLS.clone(), serves: Some(target.into()), ..principal },
+        None => principal,
     }
 }
 

@@ -1,5 +1,6 @@
 //! `nexus`: the one MCP endpoint of a homelab. This file ends the program; `cli` decides what it does.
 
+mod agents;
 mod audit;
 mod cli;
 mod config;

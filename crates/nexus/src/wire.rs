@@ -18,7 +18,7 @@ use nexus_core::principal::Level;
 use nexus_core::provider::{Origin, Own, Provider};
 use nexus_core::redact;
 use nexus_core::tasks::Tasks;
-use nexus_core::tool::Family;
+use nexus_core::tool::{Family, Listed};
 use nexus_mcp::conformance::Fixtures;
 use nexus_mcp::front::auth::{Keys, Rate};
 use nexus_mcp::front::identity;
@@ -245,7 +245,7 @@ impl Assembly {
                 "version": VERSION,
                 "uptime_s": started.elapsed().as_secs(),
                 "sessions": sessions.count(),
-                "tools": hub.catalogue.specs().iter().filter(|spec| spec.listed).count(),
+                "tools": hub.catalogue.specs().iter().filter(|spec| spec.listed == Listed::Everyone).count(),
                 "computers": 0,
                 "upstreams": upstreams.health(),
                 "audit": {

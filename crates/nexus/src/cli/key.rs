@@ -43,6 +43,9 @@ pub enum Key {
         /// `lease`: all of its calls share one session, for clients that open a session per call
         #[arg(long, default_value = "auto", value_parser = session, value_name = "POLICY")]
         session: SessionPolicy,
+        /// Make it an agent's key, which serves the tasks of this target and can do nothing else
+        #[arg(long, value_name = "TARGET")]
+        target: Option<String>,
         /// When it ends: `30d`, `12h`, or a date
         #[arg(long, value_name = "WHEN", value_parser = when::future)]
         expires: Option<Timestamp>,
@@ -85,9 +88,10 @@ impl Key {
         };
         let json = matches!(&self, Key::New { json: true, .. } | Key::List { json: true });
         let (order, name) = match self {
-            Key::New { name, level, allow, deny, approved, read_only, session, expires, .. } => {
-                let name_wanted = name.clone();
-                (Order::KeyNew(NewKey { name, level, allow, deny, approved, read_only, session, expires }), name_wanted)
+            Key::New { name, level, allow, deny, approved, read_only, session, target, expires, .. } => {
+                let new = NewKey { name, level, allow, deny, approved, read_only, session, expires, target };
+                let name = new.name.clone();
+                (Order::KeyNew(new), name)
             }
             Key::Level { name, level, until } => (Order::KeyLevel { name: name.clone(), level, until }, name),
             Key::List { .. } => (Order::KeyList, String::new()),
@@ -158,6 +162,9 @@ fn level_of(key: &Listed) -> String {
     }
     if key.session == SessionPolicy::Lease {
         words.push("one lease".to_owned());
+    }
+    if let Some(target) = &key.target {
+        words.push(format!("serves {target}"));
     }
     words.join(", ")
 }

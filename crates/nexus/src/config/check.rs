@@ -65,6 +65,7 @@ pub struct Environment {
     pub telegram_bot_token: Option<Secret>,
     /// For `nexus agent`.
     pub agent_key: Option<Secret>,
+    pub webhook_secret: Option<Secret>,
 }
 
 /// A filter that `tracing` understands.
@@ -151,6 +152,7 @@ fn environment(env: &Env, faults: &mut Faults) -> Environment {
         dockerhub_token: env.secret(EnvVar::DockerhubToken, faults),
         telegram_bot_token: env.secret(EnvVar::TelegramBotToken, faults),
         agent_key: env.secret(EnvVar::NexusAgentKey, faults),
+        webhook_secret: env.secret(EnvVar::NexusWebhookSecret, faults),
     }
 }
 
@@ -233,13 +235,13 @@ fn check_agents(root: &Node, faults: &mut Faults) {
         check_target(root, default, faults);
     }
     for target in agents.get("targets").map(Node::entries).unwrap_or_default() {
-        let ways = ["worker", "telegram"].iter().filter(|way| target.value.get(way).is_some()).count();
+        let ways = ["worker", "telegram", "webhook"].iter().filter(|way| target.value.get(way).is_some()).count();
         let is_map = target.value.text().is_none() && target.value.items().is_empty();
         if ways != 1 && is_map {
             let name = shown(&target.key);
             let problem =
                 Problem::new(format!("the target `{name}` is reached in {ways} ways; it must be exactly one"));
-            faults.at(target.spot, problem.hint("worker: {}, or telegram: { chat_id: … }"));
+            faults.at(target.spot, problem.hint("worker: {}, telegram: { chat_id: … } or webhook: { url: … }"));
         }
     }
 }
@@ -257,11 +259,14 @@ fn check_target(root: &Node, named: &Node, faults: &mut Faults) {
 fn resolve_paths(file: &mut File, base: &Path, env: &Env) {
     let home = env.home();
     let ansible = file.ansible.iter_mut().flat_map(|ansible| [&mut ansible.local_path, &mut ansible.ssh_key_path]);
+    let webhooks = file.agents.targets.values_mut().filter_map(|target| target.webhook.as_mut());
+    let webhooks = webhooks.map(|webhook| &mut webhook.secret_file);
     let paths: Vec<&mut FilePath> =
         [&mut file.topology.static_file, &mut file.docker.compose_dir, &mut file.agents.telegram.credentials_file]
             .into_iter()
             .chain(ansible)
             .chain(file.nodes.values_mut().map(|node| &mut node.key))
+            .chain(webhooks)
             .flatten()
             .chain(&mut file.mcp.files)
             .collect();

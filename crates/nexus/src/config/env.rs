@@ -86,6 +86,8 @@ variables! {
     TelegramBotToken = "TELEGRAM_BOT_TOKEN" secret,
     /// Key with which `nexus agent` serves its target.
     NexusAgentKey = "NEXUS_AGENT_KEY" secret,
+    /// Secret that tasks to webhooks, and their answers, are signed with.
+    NexusWebhookSecret = "NEXUS_WEBHOOK_SECRET" secret,
 }
 
 /// The environment as it was when the program started.

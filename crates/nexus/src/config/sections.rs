@@ -243,6 +243,8 @@ section! {
         targets: BTreeMap<TargetName, Target>,
         /// The Telegram bot; `TELEGRAM_BOT_TOKEN` switches it on.
         telegram: Telegram,
+        /// Finished tasks and their updates are removed after this.
+        keep: Period = "365d",
     }
 }
 
@@ -253,14 +255,32 @@ section! {
         worker: Option<Worker>,
         /// Served by whoever reads a Telegram chat.
         telegram: Option<TelegramChat>,
+        /// Served by a program that tasks are posted to.
+        webhook: Option<Webhook>,
+        /// What the agent is for; models read it.
+        description: Option<Text>,
         /// Times that a task may be started.
         max_attempts: NonZeroU32 = "1",
+        /// A task of a worker's target whose agent says nothing for this long is taken from it. `nexus agent` is heard all the time.
+        lease: Period = "1h",
+        /// A task that is not finished within this is given up. Left out: never.
+        deadline: Option<Period>,
     }
 }
 
 section! {
     /// Served by `nexus agent`; nothing to set.
     Worker {}
+}
+
+section! {
+    /// A program that tasks are posted to, signed.
+    Webhook {
+        /// Where they are posted.
+        url: HttpUrl,
+        /// File with the secret that both sides sign with. Left out: `NEXUS_WEBHOOK_SECRET`.
+        secret_file: Option<FilePath>,
+    }
 }
 
 section! {

@@ -20,6 +20,8 @@ pub struct StoredKey {
     pub session: SessionPolicy,
     pub created: Timestamp,
     pub expires: Option<Timestamp>,
+    /// An agent's key: the target it serves.
+    pub target: Option<String>,
 }
 
 /// A level that holds until then, whatever the key's own is.
@@ -32,10 +34,10 @@ pub struct RaisedLevel {
 }
 
 const ADD: &str = "INSERT INTO api_key \
-     (name, sha256, level, allow, deny, approved, read_only, session, created_ms, expires_ms) \
-     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT DO NOTHING";
-const ALL: &str = "SELECT name, sha256, level, allow, deny, approved, read_only, session, created_ms, expires_ms \
-     FROM api_key ORDER BY name";
+     (name, sha256, level, allow, deny, approved, read_only, session, created_ms, expires_ms, target) \
+     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) ON CONFLICT DO NOTHING";
+const ALL: &str = "SELECT name, sha256, level, allow, deny, approved, read_only, session, created_ms, expires_ms, \
+     target FROM api_key ORDER BY name";
 const RAISE: &str = "INSERT INTO key_level (name, sha256, level, until_ms) VALUES ($1, $2, $3, $4) \
      ON CONFLICT (name) DO UPDATE SET sha256 = $2, level = $3, until_ms = $4";
 
@@ -52,7 +54,7 @@ impl Store {
             let add = add.bind(joined(&key.allow)).bind(joined(&key.deny)).bind(joined(&key.approved));
             let add = add.bind(i64::from(key.read_only)).bind(session_word(key.session));
             let add = add.bind(key.created.as_millisecond()).bind(key.expires.map(Timestamp::as_millisecond));
-            add.execute(db).await?.rows_affected()
+            add.bind(&key.target).execute(db).await?.rows_affected()
         });
         Ok(added == 1)
     }
@@ -124,6 +126,7 @@ struct KeyRow {
     session: String,
     created_ms: i64,
     expires_ms: Option<i64>,
+    target: Option<String>,
 }
 
 impl TryFrom<KeyRow> for StoredKey {
@@ -147,6 +150,7 @@ impl TryFrom<KeyRow> for StoredKey {
             created: Timestamp::from_millisecond(row.created_ms).map_err(|_| bad("date"))?,
             expires: row.expires_ms.map(Timestamp::from_millisecond).transpose().map_err(|_| bad("expiry"))?,
             name: row.name,
+            target: row.target,
         })
     }
 }

@@ -5,7 +5,7 @@ use serde_json::Map;
 use sha2::{Digest, Sha256};
 
 use nexus_core::name::{BadToolName, ServerName, ToolName};
-use nexus_core::tool::{Access, Foreign, ToolSpec};
+use nexus_core::tool::{Access, Foreign, Listed, ToolSpec};
 
 use crate::upstream::names::slug_of;
 
@@ -42,7 +42,7 @@ impl Errands {
                 access: Access::ReadLogged,
                 input: Map::new(),
                 rendered: "{}".into(),
-                listed: false,
+                listed: Listed::Nobody,
             })
         };
         vec![

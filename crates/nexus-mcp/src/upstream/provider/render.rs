@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use nexus_core::tool::{Access, Foreign, ToolSpec, with_errors};
+use nexus_core::tool::{Access, Foreign, Listed, ToolSpec, with_errors};
 
 use crate::upstream::relay::clean::clean_tree;
 use crate::upstream::supervisor::OfferedTool;
@@ -37,7 +37,7 @@ pub(super) fn spec(tool: &OfferedTool) -> ToolSpec {
         access: Access::Write,
         input,
         rendered: listed.to_string().into(),
-        listed: tool.is_allowed(),
+        listed: if tool.is_allowed() { Listed::Everyone } else { Listed::Nobody },
     })
 }
 

@@ -1,0 +1,34 @@
+//! The agent bridge: tasks out, updates back, nothing lost.
+//!
+//! A model's `send_message` puts a task into the [`queue`]. Whoever serves the target claims it (a worker or an agent
+//! with its own key), or it is carried to them ([`telegram`], [`webhook`]). What they say becomes updates, which the
+//! model reads with `pull_updates`.
+
+use std::sync::{Arc, LazyLock};
+
+use nexus_core::principal::Patterns;
+use tokio_util::sync::CancellationToken;
+
+pub mod queue;
+pub mod targets;
+pub mod task;
+pub mod voice;
+
+pub use queue::Queue;
+pub use targets::Targets;
+
+/// What an agent's key may call.
+pub const FOR_AGENTS: [&str; 6] =
+    ["claim_task", "post_update", "complete_task", "fail_task", "ask_operator", "peek_tasks"];
+
+pub static AGENT_TOOLS: LazyLock<Patterns> =
+    LazyLock::new(|| Patterns::parse(FOR_AGENTS.map(str::to_owned)).unwrap_or_default());
+
+/// What the tools about tasks share.
+#[derive(Debug)]
+pub struct Bridge {
+    pub queue: Arc<Queue>,
+    pub targets: Arc<Targets>,
+    /// Cancelled when the hub ends: whoever waits for an update then gets what there is.
+    pub closing: CancellationToken,
+}
