@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs a command beside the real program, and ends both.
 
-    NEXUS_BIN=target/debug/nexus tests/with_hub.py [--conformance] [--limit SECONDS] -- COMMAND…
+    NEXUS_BIN=target/debug/nexus tests/with_hub.py [--conformance] [--config FILE] [--limit SECONDS] -- COMMAND…
 
 The hub gets a free port, a fresh data folder and a fresh key; the command gets an empty environment with
 
@@ -150,8 +150,9 @@ def stop_asked(number, _frame):
 
 
 def main():
-    parser = argparse.ArgumentParser(usage="with_hub.py [--conformance] [--limit SECONDS] -- COMMAND…")
+    parser = argparse.ArgumentParser(usage="with_hub.py [--conformance] [--config FILE] [--limit SECONDS] -- COMMAND…")
     parser.add_argument("--conformance", action="store_true")
+    parser.add_argument("--config", type=os.path.abspath)
     parser.add_argument("--limit", type=float, default=120)
     parser.add_argument("command", nargs="+")
     asked = parser.parse_args()
@@ -171,7 +172,8 @@ def main():
             os.mkdir(path, 0o700)
         clean = {"HOME": home, "TMPDIR": temp, "PATH": os.environ["PATH"], "LANG": "C.UTF-8"}
         key = secrets.token_urlsafe(32)
-        hub = Hub(program, folder, ["--data", data] + ["--conformance"] * asked.conformance,
+        arguments = ["--data", data] + ["--conformance"] * asked.conformance + ["--config", asked.config] * bool(asked.config)
+        hub = Hub(program, folder, arguments,
                   clean | {"MCP_API_KEY": key, "MCP_PORT": "0", "CC_LINK_PORT": "0", "NEXUS_DATA": data})
         at = hub.addresses()
         code = run(asked.command, asked.limit, cwd=temp, env=clean | {

@@ -141,6 +141,9 @@ pub struct Shown {
     pub arguments: Value,
     /// What a yes for the session covers.
     pub what: String,
+    /// How far a yes may go.
+    #[serde(default)]
+    pub offers: Vec<Scope>,
 }
 
 /// How far an approval goes.
@@ -154,6 +157,16 @@ pub enum Scope {
 }
 
 impl Scope {
+    /// None: it is a no.
+    fn of(answer: Answer) -> Option<Self> {
+        match answer {
+            Answer::Once => Some(Scope::Once),
+            Answer::Session => Some(Scope::Session),
+            Answer::Each => Some(Scope::Each),
+            Answer::No => None,
+        }
+    }
+
     fn answer(self) -> Answer {
         match self {
             Scope::Once => Answer::Once,
@@ -198,6 +211,7 @@ pub struct Approvals {
     audit: Arc<dyn Sink>,
     desk: Mutex<Desk>,
     changes: watch::Sender<u64>,
+    questions: watch::Sender<u64>,
 }
 
 impl fmt::Debug for Approvals {
@@ -208,12 +222,17 @@ impl fmt::Debug for Approvals {
 
 impl Approvals {
     pub fn new(mode: Mode, audit: Arc<dyn Sink>) -> Self {
-        Self { mode, audit, desk: Mutex::default(), changes: watch::Sender::new(0) }
+        Self { mode, audit, desk: Mutex::default(), changes: watch::Sender::new(0), questions: watch::Sender::new(0) }
     }
 
     /// Moves whenever somebody said yes or no to something. A call that waits then looks again.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
+    }
+
+    /// Moves whenever a question is put on the desk.
+    pub fn questions(&self) -> watch::Receiver<u64> {
+        self.questions.subscribe()
     }
 
     /// Everything that waits, oldest first.
@@ -234,6 +253,11 @@ impl Approvals {
     /// The operator says yes. Gives what was approved, and how far: a call that is to be confirmed every time is
     /// approved once, whatever was asked for.
     pub async fn approve(&self, code: &Code, scope: Scope) -> Result<(Shown, Scope), NotSettled> {
+        self.approve_by(code, scope, By::Operator).await
+    }
+
+    /// The same, where the operator is not at the command line.
+    pub async fn approve_by(&self, code: &Code, scope: Scope, by: By) -> Result<(Shown, Scope), NotSettled> {
         let (found, session) = self.find(code)?;
         let scope = match (&found.about, scope) {
             (About::Connect(_), scope) => scope,
@@ -242,14 +266,19 @@ impl Approvals {
             (About::Unlock, Scope::Once) => return Err(NotSettled::NotOnce(code.clone())),
             (About::ApproveWrites | About::Unlock | About::ConfirmUpstream(_), scope) => scope,
         };
-        self.grant(&found, &session, scope, By::Operator).await?;
+        self.grant(&found, &session, scope, by).await?;
         Ok((found.shown(), scope))
     }
 
     /// The operator says no, or takes back what was approved under this code.
     pub async fn deny(&self, code: &Code) -> Result<Shown, NotSettled> {
+        self.deny_by(code, By::Operator).await
+    }
+
+    /// The same, where the operator is not at the command line.
+    pub async fn deny_by(&self, code: &Code, by: By) -> Result<Shown, NotSettled> {
         let (found, session) = self.find(code)?;
-        self.record(Event::Denied, &found, &session, Answer::No, By::Operator).await?;
+        self.record(Event::Denied, &found, &session, Answer::No, by).await?;
         {
             let mut grants = session.grants.lock();
             grants.deny(found.call);
@@ -276,7 +305,7 @@ impl Approvals {
         if asked_in.id != session.id || found.standing != Standing::Open || found.about == About::Unlock {
             return Err(NotSettled::Unknown(code.clone()));
         }
-        let by = by.filter(|by| self.mode != Mode::Operator || *by == By::Operator);
+        let by = by.filter(|by| self.mode != Mode::Operator || by.is_operator());
         let by = by.ok_or_else(|| NotSettled::OnlyOperator(code.clone()))?;
         match (&found.about, scope) {
             (_, Scope::Once) | (About::Connect(_), _) | (About::ConfirmUpstream(_), Scope::Session) => {}
@@ -306,7 +335,9 @@ impl Approvals {
 
     /// Puts a question on the desk. The same call of the same session keeps its code.
     pub(crate) fn put(&self, facts: Facts) -> Code {
-        self.desk.lock().put(facts, clock::monotonic_ms())
+        let code = self.desk.lock().put(facts, clock::monotonic_ms());
+        self.questions.send_modify(|revision| *revision += 1);
+        code
     }
 
     /// Puts a server's denial on the desk, where the operator can lift it, and nobody else.
@@ -377,7 +408,7 @@ impl Approvals {
         self.record(Event::Approved, found, session, scope.answer(), by).await?;
         {
             let mut grants = session.grants.lock();
-            if by == By::Operator {
+            if by.is_operator() {
                 grants.lift_denial(&found.call);
             }
             match scope {
@@ -422,7 +453,7 @@ impl Approvals {
             ..Row::new(event)
         };
         let code = if waiting.code.as_str().is_empty() { "-" } else { waiting.code.as_str() };
-        let detail = format!("{code} {} {}, by {}", waiting.tool, answer.as_str(), by.as_str());
+        let detail = format!("{code} {} {}, by {by}", waiting.tool, answer.as_str());
         row.detail(detail)
     }
 

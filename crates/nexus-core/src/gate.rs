@@ -1,6 +1,7 @@
 //! May it happen? One pure function decides; only this file can make a [`Permit`].
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use crate::call::CallKey;
 use crate::name::ServerName;
@@ -98,9 +99,28 @@ pub enum By {
     Chat,
     /// The operator, at the hub's own command line.
     Operator,
+    /// The operator, as the Telegram user of this number.
+    Telegram(i64),
+}
+
+/// For the record.
+impl fmt::Display for By {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            By::Client => f.write_str("the client"),
+            By::Chat => f.write_str("chat"),
+            By::Operator => f.write_str("the command line"),
+            By::Telegram(user) => write!(f, "Telegram user {user}"),
+        }
+    }
 }
 
 impl By {
+    /// No model stands between: it counts in every mode, and lifts a no.
+    pub fn is_operator(self) -> bool {
+        matches!(self, By::Operator | By::Telegram(_))
+    }
+
     /// How a yes came, for the record.
     pub fn how(self, answer: Answer) -> &'static str {
         match (self, answer) {
@@ -112,14 +132,9 @@ impl By {
             (By::Operator, Answer::Once) => "operator_once",
             (By::Operator, Answer::Session) => "operator_session",
             (By::Operator, Answer::Each) => "operator_each",
-        }
-    }
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            By::Client => "the client",
-            By::Chat => "chat",
-            By::Operator => "the command line",
+            (By::Telegram(_), Answer::Once) => "telegram_once",
+            (By::Telegram(_), Answer::Session) => "telegram_session",
+            (By::Telegram(_), Answer::Each) => "telegram_each",
         }
     }
 }

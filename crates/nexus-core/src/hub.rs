@@ -33,7 +33,7 @@ use crate::provider::{Intent, Origin, Own, Provider};
 use crate::reply::Reply;
 use crate::session::Session;
 use crate::tasks::panic_text;
-use crate::tool::Access;
+use crate::tool::{Access, Hidden};
 pub use pending::{Looked, Pending, Ready};
 use record::Record;
 
@@ -161,7 +161,8 @@ impl Hub {
             record.end("unknown_tool");
             return Err(UnknownTool(tool));
         };
-        record.unredacted = self.rules.policy.unredacted.matches(spec.name.as_str());
+        record.unredacted =
+            spec.hidden == Hidden::OwnSecrets || self.rules.policy.unredacted.matches(spec.name.as_str());
         let session = cx.session.clone();
         let most = self.rules.policy.calls_per_session;
         let Some(_place) = session.enter(most) else {

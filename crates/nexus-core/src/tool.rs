@@ -66,6 +66,16 @@ impl Listed {
     }
 }
 
+/// What is hidden in a tool's replies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Hidden {
+    /// Whatever looks like a secret.
+    #[default]
+    Secrets,
+    /// Only the hub's own secrets: the reply hands on what somebody meant for the caller, who needs it as it is.
+    OwnSecrets,
+}
+
 /// One thing a model can call; `E` is what all tools of its family share.
 pub trait Tool<E>: DeserializeOwned + JsonSchema + Send + 'static {
     const NAME: &'static str;
@@ -75,6 +85,7 @@ pub trait Tool<E>: DeserializeOwned + JsonSchema + Send + 'static {
     /// The highest class a call may raise itself to. A call above it is an internal error.
     const MOST: Access = Self::ACCESS;
     const LISTED: Listed = Listed::Everyone;
+    const HIDDEN: Hidden = Hidden::Secrets;
     /// An object: it becomes `structuredContent`, its schema `outputSchema`.
     type Reply: Serialize + JsonSchema + Send;
 
@@ -117,6 +128,7 @@ pub struct ToolSpec {
     /// Some argument is to be repeated in a header (`x-mcp-header`), for those who route by them.
     pub mirrors: bool,
     pub listed: Listed,
+    pub hidden: Hidden,
     /// The tool as it stands in `tools/list`.
     pub rendered: Box<str>,
 }
@@ -201,6 +213,7 @@ impl ToolSpec {
             output,
             mirrors,
             listed: Listed::Everyone,
+            hidden: Hidden::Secrets,
             secret_fields,
             rendered,
         })
@@ -224,6 +237,7 @@ impl ToolSpec {
             secret_fields,
             mirrors,
             listed,
+            hidden: Hidden::Secrets,
             rendered,
         }
     }
@@ -307,7 +321,7 @@ fn spec_of<E, T: Tool<E>>() -> Result<ToolSpec, BadTool> {
         input,
         output: Some(output),
     })?;
-    Ok(ToolSpec { listed: T::LISTED, ..spec })
+    Ok(ToolSpec { listed: T::LISTED, hidden: T::HIDDEN, ..spec })
 }
 
 /// Without references: several clients do not follow them.

@@ -28,6 +28,7 @@ mod sse;
 pub mod stdio;
 mod stream;
 mod unread;
+pub mod updates;
 
 /// Everything the HTTP doors share.
 pub struct Front {
@@ -40,6 +41,7 @@ pub struct Front {
     pub health: Box<dyn Fn() -> Value + Send + Sync>,
     failures: auth::Failures,
     streams: sse::Streams,
+    inbox: updates::Inbox,
 }
 
 impl fmt::Debug for Front {
@@ -66,7 +68,15 @@ impl Front {
             health,
             failures: auth::Failures::default(),
             streams: sse::Streams::default(),
+            inbox: updates::Inbox::new(None),
         }
+    }
+
+    /// Takes what agents say to which tasks are posted.
+    #[must_use]
+    pub fn with_updates(mut self, taker: Option<Arc<dyn updates::Updates>>) -> Self {
+        self.inbox = updates::Inbox::new(taker);
+        self
     }
 }
 

@@ -60,7 +60,7 @@ impl OutboundError {
 
 /// An address that prints without what may be secret in it.
 #[derive(Clone, PartialEq, Eq)]
-pub struct SafeUrl(Url);
+pub struct SafeUrl(Url, Option<Arc<String>>);
 
 impl fmt::Debug for SafeUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -75,12 +75,19 @@ pub struct BadUrl;
 impl SafeUrl {
     pub fn parse(url: &str) -> Result<Self, BadUrl> {
         let url = Url::parse(url).map_err(|_| BadUrl)?;
-        (matches!(url.scheme(), "http" | "https") && url.has_host()).then_some(Self(url)).ok_or(BadUrl)
+        (matches!(url.scheme(), "http" | "https") && url.has_host()).then_some(Self(url, None)).ok_or(BadUrl)
+    }
+
+    /// Some services want their key in the path: there it is shown as `…` from now on, also where this leads on to.
+    #[must_use]
+    pub fn hiding(self, secret: &str) -> Self {
+        Self(self.0, (!secret.is_empty()).then(|| Arc::new(secret.to_owned())))
     }
 
     /// Where this leads, seen from here.
     pub fn join(&self, place: &str) -> Result<Self, BadUrl> {
-        Self::parse(self.0.join(place).map_err(|_| BadUrl)?.as_str())
+        let next = Self::parse(self.0.join(place).map_err(|_| BadUrl)?.as_str())?;
+        Ok(Self(next.0, self.1.clone()))
     }
 
     /// All of it, with what may be secret.
@@ -102,14 +109,17 @@ impl SafeUrl {
     }
 }
 
-/// Without user, password, query and fragment.
+/// Without user, password, query, fragment, and what else is to be hidden.
 impl Display for SafeUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}://{}", self.0.scheme(), self.0.host_str().unwrap_or_default())?;
         if let Some(port) = self.0.port() {
             write!(f, ":{port}")?;
         }
-        f.write_str(self.0.path())?;
+        match &self.1 {
+            Some(secret) => f.write_str(&self.0.path().replace(secret.as_str(), "…"))?,
+            None => f.write_str(self.0.path())?,
+        }
         f.write_str(if self.0.query().is_some() { "?…" } else { "" })
     }
 }
@@ -399,5 +409,15 @@ mod tests {
         }
         assert_eq!(SafeUrl::parse("https://u:p@h:8443/a/b?c#d").unwrap().to_string(), "https://h:8443/a/b?…");
         assert_eq!(SafeUrl::parse("http://[::1]/").unwrap().to_string(), "http://[::1]/");
+    }
+
+    #[test]
+    fn a_key_in_the_path_is_not_shown_wherever_it_leads() {
+        let url = SafeUrl::parse("https://h/bot12:Ab-_c/getMe").unwrap().hiding("12:Ab-_c");
+        assert_eq!(url.to_string(), "https://h/bot…/getMe");
+        assert_eq!(format!("{url:?}"), "https://h/bot…/getMe");
+        assert_eq!(url.reveal(), "https://h/bot12:Ab-_c/getMe");
+        assert_eq!(url.join("/x/12:Ab-_c").unwrap().to_string(), "https://h/x/…");
+        assert_eq!(url.join("getUpdates").unwrap().to_string(), "https://h/bot…/getUpdates");
     }
 }

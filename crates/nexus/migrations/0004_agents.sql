@@ -36,10 +36,12 @@ CREATE TABLE task (
 CREATE UNIQUE INDEX task_once ON task (home, target, content_hash) WHERE completed_ms IS NULL;
 CREATE UNIQUE INDEX task_key ON task (home, sender, idempotency_key) WHERE idempotency_key IS NOT NULL;
 CREATE INDEX task_next ON task (home, target, priority DESC, number) WHERE status = 'pending';
-CREATE INDEX task_running ON task (home, target, number) WHERE completed_ms IS NULL AND status <> 'pending';
+-- Newest or oldest of a target and a status; the counts tell which of these there are.
+CREATE INDEX task_listed ON task (home, target, status, number);
 CREATE INDEX task_lease ON task (home, lease_until_ms) WHERE lease_until_ms IS NOT NULL;
 CREATE INDEX task_deadline ON task (home, deadline_ms) WHERE deadline_ms IS NOT NULL AND completed_ms IS NULL;
-CREATE INDEX task_claim ON task (home, claim) WHERE claim IS NOT NULL;
+-- A claimer may use a name again, once its task is finished.
+CREATE INDEX task_claim ON task (home, claim, completed_ms) WHERE claim IS NOT NULL;
 CREATE INDEX task_finished ON task (home, completed_ms) WHERE completed_ms IS NOT NULL;
 
 -- How many tasks there are of each kind, so that nobody has to count them.
@@ -67,6 +69,7 @@ CREATE TABLE task_update (
 CREATE UNIQUE INDEX task_update_source ON task_update (home, source) WHERE source IS NOT NULL;
 CREATE INDEX task_update_task ON task_update (home, task, seq) WHERE task IS NOT NULL;
 CREATE INDEX task_update_target ON task_update (home, target, seq);
+CREATE INDEX task_update_time ON task_update (home, created_ms, seq);
 
 -- The last number of a task (`task`) and of an update (`update`).
 CREATE TABLE agent_number (
@@ -76,7 +79,7 @@ CREATE TABLE agent_number (
     PRIMARY KEY (home, name)
 );
 
--- How far each key has read the updates, for each choice of target and task (empty: all).
+-- How far each key has read the updates, for each choice of target and task (empty, 0: all).
 CREATE TABLE bookmark (
     home      TEXT NOT NULL,
     principal TEXT NOT NULL,
@@ -85,6 +88,7 @@ CREATE TABLE bookmark (
     seq       BIGINT NOT NULL,
     PRIMARY KEY (home, principal, target, task)
 );
+CREATE INDEX bookmark_task ON bookmark (home, task);
 
 -- When a target's agent, or a channel like the Telegram bot, was last heard, and what is wrong with it.
 CREATE TABLE channel (
@@ -103,6 +107,7 @@ CREATE TABLE telegram_message (
     task    BIGINT NOT NULL,
     PRIMARY KEY (home, chat, message)
 );
+CREATE INDEX telegram_message_task ON telegram_message (home, task);
 
 -- A key that serves one target.
 ALTER TABLE api_key ADD COLUMN target TEXT;

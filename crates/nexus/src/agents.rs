@@ -9,12 +9,18 @@ use std::sync::{Arc, LazyLock};
 use nexus_core::principal::Patterns;
 use tokio_util::sync::CancellationToken;
 
+mod bell;
 pub mod queue;
+pub mod tally;
 pub mod targets;
 pub mod task;
+pub mod telegram;
+pub mod tools;
 pub mod voice;
+pub mod webhook;
 
 pub use queue::Queue;
+pub use tally::Tally;
 pub use targets::Targets;
 
 /// What an agent's key may call.
@@ -31,4 +37,11 @@ pub struct Bridge {
     pub targets: Arc<Targets>,
     /// Cancelled when the hub ends: whoever waits for an update then gets what there is.
     pub closing: CancellationToken,
+    pub tally: Tally,
+}
+
+impl Bridge {
+    pub fn new(queue: Arc<Queue>, targets: Targets, closing: CancellationToken) -> Self {
+        Self { queue, targets: Arc::new(targets), closing, tally: Tally::default() }
+    }
 }

@@ -17,6 +17,7 @@ use crate::config::values::LogLevel;
 use crate::config::{self, Env, Faults, Loaded};
 use crate::log;
 
+mod agent;
 mod approve;
 mod audit;
 mod call;
@@ -29,8 +30,10 @@ mod mcp;
 mod person;
 mod record;
 mod repl;
+mod send;
 mod serve;
 mod stdio;
+mod tasks;
 mod test_server;
 mod tools;
 mod waiting;
@@ -86,6 +89,12 @@ enum Command {
     Mcp(mcp::Mcp),
     /// Drive the hub by hand, or from a script on stdin: tools, upstream servers, approvals, the record
     Repl(repl::Repl),
+    /// List and follow the tasks of resident agents; show, answer, cancel and retry them
+    Tasks(tasks::Tasks),
+    /// Send a message to a resident agent
+    Send(send::Send),
+    /// Serve a target's tasks with a command, on the agent's machine
+    Agent(agent::Agent),
     /// Serve three small tools, to try clients and hubs with
     TestServer(test_server::TestServer),
     /// Write the reference pages (docs/reference)
@@ -134,11 +143,18 @@ impl Cli {
             Command::Deny(deny) => block_on(deny.run(load()?)),
             Command::Key(key) => block_on(key.run(load()?)),
             Command::Audit(audit) => block_on(audit.run(load()?)),
+            Command::Tasks(tasks) => block_on(tasks.run(load()?)),
+            Command::Send(send) => block_on(send.run(load()?)),
             Command::Repl(repl) => block_on(repl.run(load()?, &env)),
             Command::TestServer(server) => {
                 // It needs no configuration, so it reads none.
                 log::start("warn", self.log_format);
                 block_on(server.run())
+            }
+            Command::Agent(agent) => {
+                // Nor does the agent's machine have one.
+                log::start(&agent::Agent::log_filter(&env)?, self.log_format);
+                block_on(agent.run(self.data.as_deref(), &env))
             }
             Command::Mcp(mcp) => block_on(mcp.run(load()?, &env)),
             Command::Docs(docs) => docs.run(),

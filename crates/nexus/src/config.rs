@@ -52,6 +52,11 @@ pub fn load(config_flag: Option<&Path>, data_flag: Option<&Path>, env: &Env) -> 
     }
 }
 
+/// The data folder alone, for those who need no configuration. None: there is no place for one.
+pub fn data_folder(flag: Option<&Path>, env: &Env) -> Option<PathBuf> {
+    find_data(flag, env, &mut Faults::default())
+}
+
 /// A file that was named must be there; the usual places are only looked at.
 fn find_file(flag: Option<&Path>, env: &Env, faults: &mut Faults) -> Option<PathBuf> {
     let variable = env.path(EnvVar::NexusConfig, faults);

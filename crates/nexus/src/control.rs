@@ -16,6 +16,7 @@ use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, join_all};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::time::timeout;
@@ -27,8 +28,10 @@ use nexus_core::approval::{Approvals, Code, NotSettled, Scope, Shown};
 use nexus_core::audit::Sink;
 use nexus_core::hub::Hub;
 use nexus_core::principal::Level;
+use nexus_core::session::Transport;
 use nexus_core::tasks::Tasks;
 
+use crate::agents::voice::Voice;
 use crate::hold::Lock;
 use crate::keyring::{Keyring, Listed, NewKey};
 use crate::upstreams::Upstreams;
@@ -55,6 +58,11 @@ pub enum Order {
     Deny(Code),
     /// About the upstream servers.
     Mcp(McpOrder),
+    /// A call of one of [`FOR_OPERATORS`], by the operator.
+    Tool {
+        tool: String,
+        arguments: Map<String, Value>,
+    },
     /// A daemon wants to do the background work; whoever holds the lock only by chance lets go of it.
     GiveWay,
 }
@@ -68,6 +76,8 @@ pub enum Answer {
     Approved(Box<Shown>, Scope),
     Denied(Box<Shown>),
     Mcp(McpAnswer),
+    /// What a tool gave back.
+    Replied(Value),
     /// Nothing waits here under that code; it may be another process that asked.
     NoSuchCode(String),
     Done,
@@ -77,10 +87,42 @@ pub enum Answer {
 /// The holder's socket.
 const CONTROL: &str = "control.sock";
 
-const LONGEST_ORDER: u64 = 64 * 1024;
+/// A message for an agent may have 100,000 bytes, and each of them six in JSON.
+const LONGEST_ORDER: usize = 1024 * 1024;
 const PATIENCE: Duration = Duration::from_secs(10);
+/// Whoever waits for an update waits no longer than this.
+const LONGEST_WAIT: u64 = 60;
 /// For one of several: a stopped process is not waited for.
 const SHORT_PATIENCE: Duration = Duration::from_secs(2);
+
+/// The name by which the operator's command line is recorded.
+const OPERATOR: &str = "operator";
+
+/// The tools about tasks, as far as they are for whoever sends them.
+pub const FOR_OPERATORS: [&str; 9] = [
+    "send_message",
+    "pull_updates",
+    "queue_status",
+    "get_task",
+    "list_tasks",
+    "list_targets",
+    "cancel_task",
+    "answer_task",
+    "retry_task",
+];
+
+impl Order {
+    /// How long its answer may take.
+    fn patience(&self) -> Duration {
+        match self {
+            Order::Tool { arguments, .. } => {
+                let wait = arguments.get("wait_seconds").and_then(Value::as_u64).unwrap_or_default();
+                PATIENCE + Duration::from_secs(wait.min(LONGEST_WAIT))
+            }
+            _ => PATIENCE,
+        }
+    }
+}
 
 /// Carries out one order. The command line does the same itself when no hub is running.
 pub async fn carry_out(order: Order, keyring: &Keyring, audit: &dyn Sink) -> Answer {
@@ -93,6 +135,7 @@ pub async fn carry_out(order: Order, keyring: &Keyring, audit: &dyn Sink) -> Ans
         }
         Order::GiveWay => Err(anyhow!("this process stays the holder")),
         Order::Mcp(_) => Err(anyhow!("upstream servers run only where a hub does")),
+        Order::Tool { .. } => Err(anyhow!("tasks are sent only where a hub runs")),
         Order::Pending | Order::Approve { .. } | Order::Deny(_) => Err(anyhow!("nobody waits where no hub runs")),
     };
     done.unwrap_or_else(|error| Answer::Failed(format!("{error:#}")))
@@ -111,6 +154,7 @@ async fn settle(order: &Order, approvals: &Approvals) -> Option<Answer> {
         | Order::KeyRevoke(_)
         | Order::KeyLevel { .. }
         | Order::Mcp(_)
+        | Order::Tool { .. }
         | Order::GiveWay => return None,
     };
     Some(settled.unwrap_or_else(|error| match error {
@@ -121,7 +165,7 @@ async fn settle(order: &Order, approvals: &Approvals) -> Option<Answer> {
 
 /// Asks the holder of a data folder.
 pub async fn ask(data: &Path, order: &Order) -> Result<Answer> {
-    ask_at(data, CONTROL, order, PATIENCE).await
+    ask_at(data, CONTROL, order, order.patience()).await
 }
 
 /// What came of asking every process.
@@ -179,7 +223,8 @@ fn door_of(name: &str) -> Option<u32> {
     pid.parse().ok()
 }
 
-fn is_dead(error: &anyhow::Error) -> bool {
+/// Whether nobody is behind the socket.
+pub fn is_dead(error: &anyhow::Error) -> bool {
     let io = error.root_cause().downcast_ref::<io::Error>();
     io.is_some_and(|error| matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound))
 }
@@ -198,6 +243,9 @@ async fn ask_at(data: &Path, name: &str, order: &Order, patience: Duration) -> R
         let mut stream = UnixStream::connect(address).await?;
         let mut line = serde_json::to_string(order)?;
         line.push('\n');
+        if line.len() > LONGEST_ORDER {
+            bail!("that is more than a hub takes: {} bytes, and at most {LONGEST_ORDER}", line.len());
+        }
         stream.write_all(line.as_bytes()).await?;
         let mut answer = String::new();
         BufReader::new(stream).read_line(&mut answer).await?;
@@ -223,14 +271,22 @@ pub fn listen(
 ) -> io::Result<()> {
     let (lock, given_way) = lock.unzip();
     let over = given_way.clone().unwrap_or_default();
+    let operator = Voice::new(hub.clone(), OPERATOR, Transport::Control, FOR_OPERATORS);
     serve(data, CONTROL, over, lock, tasks, move |order| {
         let (keyring, hub, given_way) = (keyring.clone(), hub.clone(), given_way.clone());
-        let upstreams = upstreams.clone();
+        let (upstreams, operator) = (upstreams.clone(), operator.clone());
         async move {
-            if let Order::Mcp(order) = order {
-                let done = upstreams.carry_out(order).await.map(Answer::Mcp);
-                return done.unwrap_or_else(|error| Answer::Failed(format!("{error:#}")));
-            }
+            let order = match order {
+                Order::Mcp(order) => {
+                    let done = upstreams.carry_out(order).await.map(Answer::Mcp);
+                    return done.unwrap_or_else(|error| Answer::Failed(format!("{error:#}")));
+                }
+                Order::Tool { tool, arguments } => {
+                    let done = operator.call(&tool, arguments).await.map(Answer::Replied);
+                    return done.unwrap_or_else(|error| Answer::Failed(error.to_string()));
+                }
+                other => other,
+            };
             match (settle(&order, &hub.approvals).await, given_way) {
                 (Some(answer), _) => answer,
                 (None, Some(given_way)) if matches!(order, Order::GiveWay) => {
@@ -287,7 +343,7 @@ fn serve(
                 Ok((stream, _)) => {
                     let work = work.clone();
                     serving.spawn("control", async move {
-                        if let Err(error) = timeout(PATIENCE, answer(stream, &*work)).await.unwrap_or(Ok(())) {
+                        if let Err(error) = answer(stream, &*work).await {
                             debug!("control socket: {error}");
                         }
                     });
@@ -308,14 +364,15 @@ fn serve(
 async fn answer(stream: UnixStream, work: &(dyn Fn(Order) -> BoxFuture<'static, Answer> + Send + Sync)) -> Result<()> {
     let (reading, mut writing) = stream.into_split();
     let mut line = String::new();
-    BufReader::new(reading.take(LONGEST_ORDER)).read_line(&mut line).await?;
-    let answer = match serde_json::from_str(&line) {
-        Ok(order) => work(order).await,
+    let mut reading = BufReader::new(reading.take(LONGEST_ORDER as u64));
+    timeout(PATIENCE, reading.read_line(&mut line)).await??;
+    let answer = match serde_json::from_str::<Order>(&line) {
+        Ok(order) => timeout(order.patience(), work(order)).await?,
         Err(error) => Answer::Failed(format!("not an order: {error}")),
     };
     let mut line = serde_json::to_string(&answer)?;
     line.push('\n');
-    writing.write_all(line.as_bytes()).await?;
+    timeout(PATIENCE, writing.write_all(line.as_bytes())).await??;
     Ok(())
 }
 

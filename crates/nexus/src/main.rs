@@ -14,6 +14,7 @@ mod store;
 mod upstreams;
 mod when;
 mod wire;
+mod worker;
 
 use std::process::ExitCode;
 

@@ -3,6 +3,7 @@
 use std::fs::TryLockError;
 use std::path::Path;
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::migrate::{Migration, Migrator};
@@ -12,6 +13,7 @@ use sqlx::sqlite::{
 };
 use sqlx::{ConnectOptions, Connection};
 use thiserror::Error;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::private;
 
@@ -39,6 +41,7 @@ macro_rules! on_db {
 }
 
 pub mod body;
+mod bulk;
 pub mod chain;
 pub mod facts;
 mod inserts;
@@ -48,6 +51,9 @@ pub mod prune;
 pub mod rows;
 pub mod sheaf;
 pub mod ship;
+pub mod tasks;
+mod telegram;
+pub mod tx;
 pub mod upstreams;
 pub mod verify;
 
@@ -73,9 +79,19 @@ pub enum StoreError {
     Disorder { pos: i64 },
     #[error("the audit row at {pos} cannot be read")]
     BadRow { pos: i64, source: serde_json::Error },
+    #[error("the task t{number} in the store has a bad {what}")]
+    BadTask { number: i64, what: &'static str },
+    #[error("somebody else changed the task t{number} at the same time")]
+    Raced { number: i64 },
 }
 
 impl StoreError {
+    /// The same in words, for another who waited for what failed.
+    pub fn again(&self) -> Self {
+        let same = sqlx::Error::Io(std::io::Error::other(nexus_core::Chain(self).to_string()));
+        if matches!(self, StoreError::Commit(_)) { StoreError::Commit(same) } else { StoreError::Query(same) }
+    }
+
     /// The database's own file, or something in it, is not as it was written.
     pub fn is_damage(&self) -> bool {
         use sqlx::Error::{ColumnDecode, Decode};
@@ -91,8 +107,14 @@ impl StoreError {
         match self {
             StoreError::Open { source, .. } | StoreError::Query(source) | StoreError::Commit(source) => damaged(source),
             StoreError::Migrate(Execute(source) | ExecuteMigration(source, _)) => damaged(source),
-            StoreError::BadRow { .. } | StoreError::BadKey { .. } | StoreError::Disorder { .. } => true,
-            StoreError::Migrate(_) | StoreError::Lock(_) | StoreError::ForeignChain { .. } => false,
+            StoreError::BadRow { .. }
+            | StoreError::BadKey { .. }
+            | StoreError::BadTask { .. }
+            | StoreError::Disorder { .. } => true,
+            StoreError::Migrate(_)
+            | StoreError::Lock(_)
+            | StoreError::ForeignChain { .. }
+            | StoreError::Raced { .. } => false,
         }
     }
 }
@@ -101,6 +123,9 @@ impl StoreError {
 #[derive(Clone, Debug)]
 pub struct Store {
     db: Db,
+    /// Whose turn it is to write to SQLite, which has one writer at a time: whoever comes while another writes would be
+    /// put to sleep for milliseconds, and in no order.
+    turn: Arc<Semaphore>,
 }
 
 #[derive(Clone, Debug)]
@@ -141,8 +166,10 @@ impl Store {
             .pragma("wal_autocheckpoint", "1000")
             .pragma("temp_store", "memory")
             .busy_timeout(BUSY)
-            .statement_cache_capacity(64);
-        let db = SqlitePoolOptions::new().max_connections(3).connect_with(options).await.map_err(failed)?;
+            .statement_cache_capacity(128);
+        // There is no line that could be cut: to ask a connection whether it is there is a change of threads for nothing.
+        let pool = SqlitePoolOptions::new().max_connections(3).test_before_acquire(false);
+        let db = pool.connect_with(options).await.map_err(failed)?;
         // Several doors may start beside each other on a new folder: one migrates, the others wait.
         let lock = private::create(&folder.join("store.lock")).map_err(StoreError::Lock)?;
         while let Err(error) = lock.try_lock() {
@@ -152,7 +179,7 @@ impl Store {
             }
         }
         sqlx::migrate!().run(&db).await.map_err(StoreError::Migrate)?;
-        Ok(Self { db: Db::Sqlite(db) })
+        Ok(Self::of(Db::Sqlite(db)))
     }
 
     #[allow(clippy::disallowed_methods, reason = "this is the shim")]
@@ -169,7 +196,20 @@ impl Store {
         let pool = PgPoolOptions::new().max_connections(4).acquire_timeout(BUSY);
         let db = pool.connect_with(options).await.map_err(failed)?;
         postgres_migrations().run(&db).await.map_err(StoreError::Migrate)?;
-        Ok(Self { db: Db::Postgres(db) })
+        Ok(Self::of(Db::Postgres(db)))
+    }
+
+    fn of(db: Db) -> Self {
+        Self { db, turn: Arc::new(Semaphore::new(1)) }
+    }
+
+    /// Waits until this process may write to SQLite, in the order of asking. Keep it for one transaction and await
+    /// nothing else meanwhile. PostgreSQL's writers do not wait for each other.
+    async fn turn(&self) -> Option<OwnedSemaphorePermit> {
+        match self.db {
+            Db::Sqlite(_) => self.turn.clone().acquire_owned().await.ok(),
+            Db::Postgres(_) => None,
+        }
     }
 
     pub async fn close(&self) {

@@ -25,6 +25,8 @@ use nexus_mcp::front::identity;
 use nexus_mcp::server::{Extras, Server};
 use nexus_tools::{Settings, Toolbox, families};
 
+use crate::agents::webhook::{self, Hooks};
+use crate::agents::{self, Bridge, Queue, Targets, telegram};
 use crate::audit::Journal;
 use crate::audit::alive::{self, Alive};
 use crate::audit::configuration;
@@ -49,6 +51,8 @@ const LAST_CALLS: Duration = Duration::from_secs(10);
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
 /// Upstream servers are told to end, then killed, which takes half of this.
 const LAST_SERVERS: Duration = Duration::from_secs(8);
+/// What was given to the queue is written in one go.
+const LAST_TASKS: Duration = Duration::from_secs(5);
 const LAST_ROWS: Duration = Duration::from_secs(5);
 
 /// A hub without doors.
@@ -60,6 +64,9 @@ pub struct Assembly {
     pub journal: Arc<Journal>,
     pub tasks: Tasks,
     pub upstreams: Arc<Upstreams>,
+    pub agents: Arc<Bridge>,
+    /// The queue's writer ends after the calls that write to it.
+    agent_tasks: Tasks,
     /// Servers end after the calls that go to them.
     upstream_tasks: Tasks,
     store: Store,
@@ -92,6 +99,7 @@ pub async fn assemble(loaded: &Loaded, env: &Env, rig: Rig) -> Result<Assembly> 
     let store = Store::open(data, config.store.as_ref().map(|url| url.expose())).await?;
     let journal = Arc::new(Journal::default());
     let (tasks, upstream_tasks, journal_tasks) = (Tasks::new(), Tasks::new(), Tasks::new());
+    let agent_tasks = Tasks::new();
     let home = alive::home(data).context("the name of the data folder")?;
     let chain = Chain::new(&home);
     let alive = Alive::declare(data, &chain.id).context("the lock of this process")?;
@@ -126,6 +134,10 @@ pub async fn assemble(loaded: &Loaded, env: &Env, rig: Rig) -> Result<Assembly> 
     let log = Arc::new(log::tools(log::Shelf { store: store.clone(), journal: journal.clone() })?);
     tasks.spawn("the record's tool", until_stopped(&tasks, hub.catalogue.attach(log)));
     let closing = CancellationToken::new();
+    let queue = Queue::start(store.clone(), &home, data, &agent_tasks).context("the queue of the agents")?;
+    let agents = Arc::new(Bridge::new(queue, Targets::of(&config.agents), closing.clone()));
+    let agent_tools = Arc::new(agents::tools::tools(&agents)?);
+    tasks.spawn("tools about tasks", until_stopped(&tasks, hub.catalogue.attach(agent_tools)));
     let server = Arc::new(Server::new(hub.clone(), protocol(config.server.protocol), VERSION, closing, Some(extras)));
     let rate =
         Rate { per_second: config.server.rate_limit.per_second.get(), burst: config.server.rate_limit.burst.get() };
@@ -138,6 +150,8 @@ pub async fn assemble(loaded: &Loaded, env: &Env, rig: Rig) -> Result<Assembly> 
         journal,
         tasks,
         upstreams,
+        agents,
+        agent_tasks,
         upstream_tasks,
         store,
         journal_tasks,
@@ -176,8 +190,37 @@ impl Assembly {
                 warn!("whether the configuration has changed was not recorded: {error:#}");
             }
         });
+        let (bridge, keep) = (self.agents.clone(), loaded.config.agents.keep.0);
+        let tend = bridge.queue.clone().tend(keep, self.background.clone());
+        self.tasks.spawn("upkeep of the queue", until_stopped(&self.tasks, tend));
+        let over = self.background.clone();
+        let counting = async move {
+            over.run_until_cancelled(bridge.tally.keep(&bridge)).await;
+        };
+        self.tasks.spawn("numbers of tasks", until_stopped(&self.tasks, counting));
+        if let Some(hooks) = self.hooks(&loaded.config) {
+            hooks.start(&self.hub, &self.tasks, &self.background);
+        }
+        telegram::start(&loaded.config, self.telegram_world()).await;
         self.ship(&loaded.config);
         self.upstreams.start(Role::Holder, &self.hub.catalogue, &self.tasks).await;
+    }
+
+    /// The targets that tasks are posted to, and that post back.
+    pub fn hooks(&self, config: &Config) -> Option<Arc<Hooks>> {
+        webhook::hooks(&self.agents, config.environment.webhook_secret.as_ref(), &self.hub)
+    }
+
+    fn telegram_world(&self) -> telegram::World {
+        telegram::World {
+            hub: self.hub.clone(),
+            bridge: self.agents.clone(),
+            store: self.store.clone(),
+            home: self.home.clone(),
+            audit: self.journal.clone(),
+            tasks: self.tasks.clone(),
+            background: self.background.clone(),
+        }
     }
 
     /// Where sessions are recorded; upstream servers hear from it when one ends.
@@ -212,6 +255,9 @@ impl Assembly {
             self.hub.ending.cancel();
             self.tasks.finish(LAST_ANSWERS).await;
         }
+        if !self.agent_tasks.finish(LAST_TASKS).await {
+            warn!("the queue of the agents was not written to its end");
+        }
         if timeout(LAST_SERVERS, self.upstreams.registry.close_all()).await.is_err() {
             warn!("some upstream servers did not end in time; they are killed");
         }
@@ -238,7 +284,7 @@ impl Assembly {
     pub fn health(&self, sessions: &Arc<identity::Sessions>) -> Box<dyn Fn() -> Value + Send + Sync> {
         let (started, sessions, journal, hub) =
             (self.started, sessions.clone(), self.journal.clone(), self.hub.clone());
-        let (standing, upstreams) = (self.standing.clone(), self.upstreams.clone());
+        let (standing, upstreams, agents) = (self.standing.clone(), self.upstreams.clone(), self.agents.clone());
         Box::new(move || {
             json!({
                 "ok": !journal.is_failing(),
@@ -248,6 +294,7 @@ impl Assembly {
                 "tools": hub.catalogue.specs().iter().filter(|spec| spec.listed == Listed::Everyone).count(),
                 "computers": 0,
                 "upstreams": upstreams.health(),
+                "agents": agents.tally.now(),
                 "audit": {
                     "rows": journal.rows(),
                     "unwritten": journal.unwritten(),
@@ -330,7 +377,8 @@ fn secret_files(config: &Config, data: &Path, env: &Env) -> Vec<PathBuf> {
     let ansible = config.ansible.iter().filter_map(|ansible| ansible.ssh_key_path.as_ref());
     let nodes = config.nodes.values().filter_map(|node| node.key.as_ref());
     let telegram = config.agents.telegram.credentials_file.as_ref();
-    let named = ansible.chain(nodes).chain(telegram).map(|path| AsRef::<Path>::as_ref(path).to_owned());
+    let webhooks = config.agents.targets.values().filter_map(|target| target.webhook.as_ref()?.secret_file.as_ref());
+    let named = ansible.chain(nodes).chain(telegram).chain(webhooks).map(|path| AsRef::<Path>::as_ref(path).to_owned());
     let made = ["key", "nexus.db"].map(|name| data.join(name));
     env.secret_files().into_iter().chain(named).chain(made).collect()
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use jiff::Timestamp;
 use uuid::Uuid;
 
-use super::{CODE_LIFE, Code, Shown, millis};
+use super::{CODE_LIFE, Code, Scope, Shown, millis};
 use crate::call::CallKey;
 use crate::clock;
 use crate::gate::{About, Why};
@@ -112,6 +112,7 @@ impl Waiting {
                 About::Connect(server) | About::ConfirmUpstream(server) => format!("all tools of the server {server}"),
                 About::ApproveWrites | About::Unlock | About::ConfirmCall => "all writes".to_owned(),
             },
+            offers: self.about.offers().iter().filter_map(|answer| Scope::of(*answer)).collect(),
         }
     }
 

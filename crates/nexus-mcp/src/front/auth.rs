@@ -95,7 +95,7 @@ impl Keys {
     pub fn charge(&self, principal: &Principal, times: usize) -> bool {
         let table = self.table.read().clone();
         let holder = table.values().flatten().find(|holder| holder.key.principal.id == principal.id);
-        holder.is_none_or(|holder| (0..times).all(|_| holder.bucket.spend(holder.bucket.born.elapsed()).is_ok()))
+        holder.is_none_or(|holder| (0..times).all(|_| holder.bucket.take().is_ok()))
     }
 
     /// Whether a principal still has a key, for streams that outlive the request that opened them.
@@ -147,13 +147,13 @@ pub struct Rate {
 impl Known {
     /// Takes one call from the allowance, or says how long to wait for the next.
     pub fn spend(&self) -> Result<(), Duration> {
-        self.bucket.spend(self.bucket.born.elapsed())
+        self.bucket.take()
     }
 }
 
 /// A leaky bucket in one word: the time at which it will be empty again.
 #[derive(Debug)]
-struct Bucket {
+pub struct Bucket {
     born: Instant,
     empty_at_ns: AtomicU64,
     step_ns: u64,
@@ -161,7 +161,7 @@ struct Bucket {
 }
 
 impl Bucket {
-    fn new(rate: Rate) -> Self {
+    pub fn new(rate: Rate) -> Self {
         let step_ns = 1_000_000_000 / u64::from(rate.per_second.max(1));
         Self {
             born: Instant::now(),
@@ -169,6 +169,11 @@ impl Bucket {
             step_ns,
             depth_ns: step_ns.saturating_mul(u64::from(rate.burst.max(1))),
         }
+    }
+
+    /// Takes one, or says how long to wait for the next.
+    pub fn take(&self) -> Result<(), Duration> {
+        self.spend(self.born.elapsed())
     }
 
     fn spend(&self, now: Duration) -> Result<(), Duration> {

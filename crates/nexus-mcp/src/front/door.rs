@@ -27,7 +27,7 @@ use tower::ServiceExt;
 use tracing::{debug, warn};
 
 use super::address::Network;
-use super::{Front, SLOWEST_SENDER, guard, http, sse, unread};
+use super::{Front, SLOWEST_SENDER, guard, http, sse, unread, updates};
 
 /// Connections open at once. More wait in the kernel's queue until one ends.
 const MOST_CONNECTIONS: usize = 16_384;
@@ -44,6 +44,7 @@ pub fn routes(front: &Arc<Front>) -> Router {
         .route("/sse", get(sse::open))
         .route("/messages", post(sse::post))
         .route("/health", get(health))
+        .route("/agents/{target}/updates", post(updates::post))
         .fallback(|| async { StatusCode::NOT_FOUND })
         .layer(from_fn_with_state(front.clone(), guard::check))
         .with_state(front.clone())

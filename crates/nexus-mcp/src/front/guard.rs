@@ -15,11 +15,11 @@ use nexus_core::audit::{Event, Row};
 use nexus_core::principal::Principal;
 
 use super::auth::Known;
-use super::{Front, Keyless, address};
+use super::{Front, Keyless, address, updates};
 
-/// Routes that anyone may ask for: no secrets there, and clients probe them before they have a key.
+/// Routes that need no key: no secrets there, and clients probe them before they have one; or the sender signs.
 fn is_open(path: &str) -> bool {
-    path == "/health" || path.starts_with("/.well-known/")
+    path == "/health" || path.starts_with("/.well-known/") || updates::is_here(path)
 }
 
 /// The middleware of all other routes. Puts the [`Principal`] into the request.
@@ -45,8 +45,7 @@ pub async fn check(State(front): State<Arc<Front>>, request: Request, next: Next
 pub async fn principal(front: &Front, head: &Parts, peer: IpAddr) -> Result<Arc<Principal>, Response> {
     addressed_to_us(front, head).map_err(forbidden)?;
     let headers = &head.headers;
-    let forwarded = forwarded_for(front, headers);
-    let caller = address::caller(peer, forwarded.as_deref(), &front.settings.proxies);
+    let caller = caller(front, headers, peer);
 
     let keyless = || {
         let keyless = front.settings.keyless.as_ref().filter(|keyless| keyless.admits(caller));
@@ -70,6 +69,12 @@ pub async fn principal(front: &Front, head: &Parts, peer: IpAddr) -> Result<Arc<
     }
 }
 
+/// Whose request it is, behind the proxies that are believed.
+pub fn caller(front: &Front, headers: &HeaderMap, peer: IpAddr) -> IpAddr {
+    let forwarded = forwarded_for(front, headers);
+    address::caller(peer, forwarded.as_deref(), &front.settings.proxies)
+}
+
 /// All lines of `X-Forwarded-For` as one list: a proxy may add its own line instead of its own entry.
 fn forwarded_for(front: &Front, headers: &HeaderMap) -> Option<String> {
     if front.settings.proxies.is_empty() {
@@ -88,9 +93,14 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
 
 /// Missing and wrong keys look the same from outside; guessing gets slower, and is recorded.
 async fn refused(front: &Front, caller: IpAddr, had_key: bool) -> Response {
+    slow_down(front, caller, if had_key { "a wrong key" } else { "no key" }).await;
+    (StatusCode::UNAUTHORIZED, [(header::WWW_AUTHENTICATE, "Bearer")]).into_response()
+}
+
+/// Records that somebody came with `what`, and waits the longer the more often they do.
+pub async fn slow_down(front: &Front, caller: IpAddr, what: &str) {
     let slowed = front.failures.note(caller);
     if let Some(more) = slowed.record {
-        let what = if had_key { "a wrong key" } else { "no key" };
         let more = if more > 0 { format!(", and {more} more like it") } else { String::new() };
         warn!(address = %caller, "refused: {what} from {caller}{more}");
         front.server.hub.audit.post(Row::new(Event::KeyRefused).detail(format!("{what} from {caller}{more}")));
@@ -99,7 +109,6 @@ async fn refused(front: &Front, caller: IpAddr, had_key: bool) -> Response {
         () = tokio::time::sleep(slowed.wait) => {}
         () = front.server.closing.cancelled() => {}
     }
-    (StatusCode::UNAUTHORIZED, [(header::WWW_AUTHENTICATE, "Bearer")]).into_response()
 }
 
 fn too_fast(known: &Known, wait: std::time::Duration) -> Response {

@@ -57,12 +57,21 @@ where
     B: http_body::Body<Data = Bytes>,
     B::Error: Into<BoxError>,
 {
+    read_at_most(LARGEST_BODY, front, headers, body).await
+}
+
+/// The same, for whole mebibytes.
+pub async fn read_at_most<B>(most: usize, front: &Front, headers: &HeaderMap, body: B) -> Result<Bytes, Response>
+where
+    B: http_body::Body<Data = Bytes>,
+    B::Error: Into<BoxError>,
+{
     let declared = text(headers, header::CONTENT_LENGTH).and_then(|length| length.parse::<usize>().ok()).unwrap_or(0);
-    let too_large = || refusal(StatusCode::PAYLOAD_TOO_LARGE, "the body is larger than 4 MiB");
-    if declared > LARGEST_BODY {
+    let too_large = || refusal(StatusCode::PAYLOAD_TOO_LARGE, &format!("the body is larger than {} MiB", most >> 20));
+    if declared > most {
         return Err(too_large());
     }
-    let reading = timeout(SLOWEST_SENDER, Limited::new(body, LARGEST_BODY).collect());
+    let reading = timeout(SLOWEST_SENDER, Limited::new(body, most).collect());
     let read = tokio::select! {
         biased;
         read = reading => read,

@@ -27,6 +27,13 @@ impl Group {
         self
     }
 
+    /// What Ctrl-C at a terminal does: asks all of it to leave off.
+    pub fn interrupt(&self) {
+        self.signal(Signal::INT);
+        // A stopped process would not hear it.
+        self.signal(Signal::CONT);
+    }
+
     /// Asks all of it to end.
     pub fn ask_to_end(&self) {
         self.signal(Signal::TERM);

@@ -1,17 +1,36 @@
 //! The queue of every target, kept in the store. All changes go through one writer, which commits many at a time.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use thiserror::Error;
-use tokio::sync::watch;
-use tokio_util::sync::CancellationToken;
-
+use nexus_core::Chain;
 use nexus_core::tasks::Tasks;
+use thiserror::Error;
+use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
+use tracing::debug;
 
-use super::task::{Kind, Priority, Status, Task, TaskId, Update};
+use super::bell::Bell;
+use super::task::{Act, Kind, Priority, Status, Task, TaskId};
 use crate::store::{Store, StoreError};
+
+mod batch;
+mod claim;
+mod clock;
+mod ears;
+mod keep;
+mod look;
+mod report;
+mod send;
+mod settle;
+mod tend;
+mod writer;
+
+use clock::Clock;
+use ears::Ears;
+use writer::{Asked, Change, Op, Writer};
 
 /// A message that becomes a task.
 #[derive(Clone, Debug)]
@@ -176,52 +195,102 @@ pub enum Topic {
     Tasks(Arc<str>),
 }
 
-#[derive(Debug)]
-pub struct Queue {}
+/// Changes that wait for the writer. Whoever comes when it is full waits.
+const INBOX: usize = 1_024;
 
-#[allow(unused_variables, clippy::todo, clippy::unused_async, reason = "being written")]
+/// The tasks of a hub's agents, as one process sees them. Other processes of the data folder have their own.
+#[derive(Debug)]
+pub struct Queue {
+    store: Store,
+    home: Arc<str>,
+    clock: Clock,
+    bell: Arc<Bell>,
+    ears: Arc<Ears>,
+    due: Arc<watch::Sender<Option<i64>>>,
+    inbox: mpsc::Sender<Op>,
+}
+
 impl Queue {
     /// Starts the writer and listens for other processes of the data folder.
-    pub fn start(store: Store, home: &str, data: &std::path::Path, tasks: &Tasks) -> std::io::Result<Arc<Self>> {
-        todo!()
+    pub fn start(store: Store, home: &str, data: &Path, tasks: &Tasks) -> std::io::Result<Arc<Self>> {
+        Self::start_at(Clock::Real, store, home, data, tasks)
+    }
+
+    fn start_at(clock: Clock, store: Store, home: &str, data: &Path, tasks: &Tasks) -> std::io::Result<Arc<Self>> {
+        let (inbox, coming) = mpsc::channel(INBOX);
+        let bell = Bell::hang(data, tasks)?;
+        let (ears, due) = (Arc::new(Ears::default()), Arc::new(watch::Sender::new(None)));
+        let queue = Self { store, home: home.into(), clock, bell, ears, due, inbox };
+        let writer = Writer {
+            store: queue.store.clone(),
+            home: queue.home.clone(),
+            clock: queue.clock.clone(),
+            bell: queue.bell.clone(),
+            ears: queue.ears.clone(),
+            due: queue.due.clone(),
+        };
+        tasks.spawn("queue", writer.run(coming, tasks.stopping()));
+        Ok(Arc::new(queue))
     }
 
     /// The holder's work: leases and deadlines that run out, and what is too old to keep.
     pub async fn tend(self: Arc<Self>, keep: Duration, stop: CancellationToken) {
-        todo!()
+        self.tend_until(keep, stop).await;
     }
 
-    /// Counts whenever something of this happens. Subscribe before you look.
+    /// Counts whenever something of this happens, and now and then when nothing does. Subscribe before you look.
     pub fn listen(&self, topic: &Topic) -> watch::Receiver<u64> {
-        todo!()
+        self.bell.listen(topic)
+    }
+
+    async fn ask<C: Change>(&self, what: C) -> Result<C::Done, QueueError> {
+        let (asked, answer) = Asked::new(what);
+        self.inbox.send(Op::Step(Box::new(asked))).await.map_err(|_| QueueError::Ending)?;
+        answer.await.map_err(|_| QueueError::Ending)?
     }
 
     pub async fn send(&self, task: NewTask) -> Result<Sent, QueueError> {
-        todo!()
+        let (asked, answer) = Asked::new(send::Sending::new(task));
+        self.inbox.send(Op::Send(Box::new(asked))).await.map_err(|_| QueueError::Ending)?;
+        answer.await.map_err(|_| QueueError::Ending)?
     }
 
     /// The next task, if there is one. Marks the target as heard.
     pub async fn claim(&self, claim: Claim) -> Result<Option<Task>, QueueError> {
-        todo!()
+        // Many wait for the same few tasks: most look in vain, and need not disturb the writer.
+        if !self.store.task_waits(&self.home, &claim.target).await?
+            && self.unfinished(&claim.target, &claim.claim).await?.is_none()
+        {
+            self.heard(&claim.target, None).await;
+            return Ok(None);
+        }
+        self.ask(claim::Claiming { claim, only: None }).await
     }
 
     /// Takes this very task, which is pending: for those who carry it somewhere. None: somebody else has it.
     pub async fn claim_this(&self, task: TaskId, claim: Claim) -> Result<Option<Task>, QueueError> {
-        todo!()
+        self.ask(claim::Claiming { claim, only: Some(task) }).await
     }
 
     /// Gives a claimed task back untouched (it could not be carried); the attempt does not count.
     pub async fn give_back(&self, task: TaskId, claim: &str) -> Result<(), QueueError> {
-        todo!()
+        self.ask(claim::GiveBack { task, claim: claim.to_owned() }).await
     }
 
     /// Renews leases, and tells where the claims stand. Unknown ones are left out. Marks the target as heard.
     pub async fn beat(&self, target: &Arc<str>, claims: &[String]) -> Result<Vec<Held>, QueueError> {
-        todo!()
+        // Whoever waits for a cancel looks often: only what has to be written goes to the writer.
+        match self.look_at(target, claims).await? {
+            Some(held) => {
+                self.heard(target, None).await;
+                Ok(held)
+            }
+            None => self.ask(claim::Beat { target: target.clone(), claims: claims.to_vec() }).await,
+        }
     }
 
     pub async fn report(&self, report: Report) -> Result<Reported, QueueError> {
-        todo!()
+        self.ask(report).await
     }
 
     /// Something said by a target's agent that belongs to no task.
@@ -232,84 +301,37 @@ impl Queue {
         content: String,
         source: Option<String>,
     ) -> Result<i64, QueueError> {
-        todo!()
+        self.ask(report::Note { target: target.clone(), kind, content, source }).await
     }
 
     pub async fn answer(&self, task: TaskId, answer: String, by: &str) -> Result<Task, QueueError> {
-        todo!()
+        let answered = self.ask(settle::Answer { task, answer }).await?;
+        debug!(%task, by, "{task} was answered by {by}");
+        Ok(answered)
     }
 
     pub async fn cancel(&self, task: TaskId, why: String) -> Result<Task, QueueError> {
-        todo!()
+        self.ask(settle::End { task, act: Act::Cancel, kind: Kind::Cancelled, why }).await
     }
 
     /// Gives a task up, which could not be carried.
     pub async fn give_up(&self, task: TaskId, why: String) -> Result<Task, QueueError> {
-        todo!()
+        self.ask(settle::End { task, act: Act::GiveUp, kind: Kind::Dead, why }).await
     }
 
     pub async fn retry(&self, task: TaskId, by: &str) -> Result<Task, QueueError> {
-        todo!()
+        self.ask(settle::Retry { task, by: by.to_owned() }).await
     }
 
     /// A channel works, or does not. Kept for all processes; cheap to call often.
     pub async fn heard(&self, name: &str, trouble: Option<String>) {
-        todo!()
-    }
-
-    pub async fn task(&self, id: TaskId) -> Result<Option<Task>, QueueError> {
-        todo!()
-    }
-
-    pub async fn tasks(&self, chosen: &Chosen) -> Result<Vec<Task>, QueueError> {
-        todo!()
-    }
-
-    /// The waiting tasks of a target, in the order in which they will be claimed.
-    pub async fn next(&self, target: &str, limit: i64) -> Result<Vec<Task>, QueueError> {
-        todo!()
-    }
-
-    /// The claimed and unfinished tasks of a target, oldest first.
-    pub async fn running(&self, target: &str) -> Result<Vec<Task>, QueueError> {
-        todo!()
-    }
-
-    /// When the oldest waiting task of a target was sent.
-    pub async fn oldest_pending(&self, target: &str) -> Result<Option<Timestamp>, QueueError> {
-        todo!()
-    }
-
-    /// In order of number.
-    pub async fn updates(&self, wanted: &Wanted) -> Result<Vec<Update>, QueueError> {
-        todo!()
-    }
-
-    /// The first answer behind a question.
-    pub async fn answer_to(&self, task: TaskId, question: i64) -> Result<Option<Update>, QueueError> {
-        todo!()
-    }
-
-    pub async fn last_update(&self) -> Result<i64, QueueError> {
-        todo!()
-    }
-
-    pub async fn counts(&self) -> Result<Vec<Count>, QueueError> {
-        todo!()
-    }
-
-    pub async fn channels(&self) -> Result<Vec<Channel>, QueueError> {
-        todo!()
-    }
-
-    /// How far this key has read, for this choice. None: never.
-    pub async fn bookmark(
-        &self,
-        principal: &str,
-        target: Option<&str>,
-        task: Option<TaskId>,
-    ) -> Result<Option<i64>, QueueError> {
-        todo!()
+        if !self.ears.hear(name, trouble.as_deref(), self.clock.now_ms()) {
+            return;
+        }
+        if let Err(error) = self.ask(keep::Heard { name: name.to_owned(), trouble }).await {
+            self.ears.untold(name);
+            debug!(error = %Chain(&error), "that `{name}` was heard is not kept");
+        }
     }
 
     /// Durable when it comes back. Never moves back.
@@ -320,15 +342,17 @@ impl Queue {
         task: Option<TaskId>,
         seq: i64,
     ) -> Result<(), QueueError> {
-        todo!()
+        let (principal, target) = (principal.to_owned(), target.unwrap_or_default().to_owned());
+        self.ask(keep::MoveBookmark { principal, target, task: task.map_or(0, |task| task.0), seq }).await
     }
 
     /// A message of a Telegram chat is about a task.
     pub async fn telegram_sent(&self, chat: i64, message: i64, task: TaskId) -> Result<(), QueueError> {
-        todo!()
-    }
-
-    pub async fn telegram_task(&self, chat: i64, message: i64) -> Result<Option<TaskId>, QueueError> {
-        todo!()
+        self.ask(keep::TelegramSent { chat, message, task }).await
     }
 }
+
+#[cfg(test)]
+mod bench;
+#[cfg(test)]
+mod tests;

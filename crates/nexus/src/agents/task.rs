@@ -1,5 +1,6 @@
 //! What a task is, the states it goes through, and the words for them.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -237,10 +238,17 @@ pub struct Update {
 
 /// What makes two messages the same: line ends, outer blanks and ways to write a letter do not, case does.
 pub fn content_hash(content: &str) -> [u8; 32] {
-    let lines = content.replace("\r\n", "\n").replace('\r', "\n");
+    let mut lines = Cow::Borrowed(content.trim());
+    if lines.contains('\r') {
+        lines = lines.replace("\r\n", "\n").replace('\r', "\n").into();
+    }
+    // Most messages have no letter that could be written in two ways.
+    if lines.is_ascii() {
+        return Sha256::digest(lines.as_bytes()).into();
+    }
     let mut hash = Sha256::new();
     let mut letter = [0; 4];
-    for c in lines.trim().nfc() {
+    for c in lines.nfc() {
         hash.update(c.encode_utf8(&mut letter).as_bytes());
     }
     hash.finalize().into()

@@ -47,8 +47,29 @@ pub enum Refused {
 impl Voice {
     /// `name` stands in the record; `tools` are all that it may call.
     pub fn new<'a>(hub: Arc<Hub>, name: &str, transport: Transport, tools: impl IntoIterator<Item = &'a str>) -> Self {
+        Self::of(hub, Principal::new(name, Level::Yolo), transport, tools)
+    }
+
+    /// The agent of a target, bound to its tasks as an agent's key is.
+    pub fn of_agent<'a>(
+        hub: Arc<Hub>,
+        name: &str,
+        transport: Transport,
+        target: &Arc<str>,
+        tools: impl IntoIterator<Item = &'a str>,
+    ) -> Self {
+        let principal = Principal { serves: Some(target.clone()), ..Principal::new(name, Level::Trusted) };
+        Self::of(hub, principal, transport, tools)
+    }
+
+    fn of<'a>(
+        hub: Arc<Hub>,
+        principal: Principal,
+        transport: Transport,
+        tools: impl IntoIterator<Item = &'a str>,
+    ) -> Self {
         let allow = Patterns::parse(tools.into_iter().map(str::to_owned)).unwrap_or_default();
-        let principal = Arc::new(Principal { allow, ..Principal::new(name, Level::Yolo) });
+        let principal = Arc::new(Principal { allow, ..principal });
         let session = Session::open(SessionKey::Lease { principal: principal.id.clone() }, transport);
         Self { hub, principal, session: Arc::new(session) }
     }

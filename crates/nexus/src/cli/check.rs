@@ -6,6 +6,7 @@ use anyhow::Result;
 use clap::Args;
 
 use super::{print, say};
+use crate::agents::webhook;
 use crate::config::mcp::{self, Places};
 use crate::config::{self, Env, Loaded};
 
@@ -25,6 +26,10 @@ impl Check {
         let reading = mcp::read(&Places::of(&loaded.config, env)?, &mcp::allow_private(&loaded.config), env);
         for words in reading.warnings.iter().chain(&reading.faults) {
             say(&format!("\n{words}"));
+        }
+        if let Some(faults) = webhook::faults(&loaded.config) {
+            say(&format!("\n{faults}"));
+            return Ok(ExitCode::from(2));
         }
         if !reading.faults.is_empty() {
             return Ok(ExitCode::from(2));

@@ -12,9 +12,10 @@ use serde_json::Value;
 use nexus_core::approval::{self, Approvals, Mode};
 use nexus_core::audit::Nowhere;
 use nexus_core::provider::Provider;
-use nexus_core::tool::{Access, ToolSpec};
+use nexus_core::tool::{Access, Listed, ToolSpec};
 
 use super::{Cli, say};
+use crate::agents;
 use crate::audit::log;
 use crate::config::{self, Env};
 use crate::wire;
@@ -97,6 +98,9 @@ fn tools() -> Result<String> {
     for entry in nexus_mcp::upstream::tools::TOOLS {
         specs.push(Arc::new(entry.spec()?));
     }
+    for entry in agents::tools::FOR_MODELS.iter().chain(agents::tools::FOR_AGENTS) {
+        specs.push(Arc::new(entry.spec()?));
+    }
     specs.sort_by(|a, b| a.name.cmp(&b.name));
     for spec in specs {
         tool(&spec, &mut out);
@@ -110,7 +114,11 @@ fn tool(spec: &ToolSpec, out: &mut String) {
         Access::ReadLogged => "read, recorded with care",
         Access::Write => "write",
     };
-    let _ = write!(out, "\n## {}\n\n*{access}*\n\n{}\n", spec.name, spec.description);
+    let whom = match spec.listed {
+        Listed::Everyone | Listed::Nobody => "",
+        Listed::Agents => ", for agents",
+    };
+    let _ = write!(out, "\n## {}\n\n*{access}{whom}*\n\n{}\n", spec.name, spec.description);
     let required: Vec<&str> =
         spec.input.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
     let fields = spec.input.get("properties").and_then(Value::as_object);

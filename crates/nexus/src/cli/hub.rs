@@ -121,7 +121,7 @@ impl Reach {
 }
 
 /// `http://hub.lan:8765` is short for the same with `/mcp`.
-fn whole(url: &str) -> Result<String> {
+pub fn whole(url: &str) -> Result<String> {
     let Some((scheme @ ("http" | "https"), rest)) = url.split_once("://") else {
         bail!("`{url}` is not the address of a hub; it looks like http://127.0.0.1:8765/mcp");
     };

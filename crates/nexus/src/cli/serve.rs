@@ -17,9 +17,11 @@ use tracing::{info, warn};
 use nexus_core::audit::{Event, Row, Sink};
 use nexus_core::principal::{Level, Principal};
 use nexus_mcp::front::address::Network;
+use nexus_mcp::front::updates::Updates;
 use nexus_mcp::front::{Front, Keyless, Settings, door, identity};
 
 use super::say;
+use crate::agents::webhook;
 use crate::config::{Config, Env, Loaded};
 use crate::control;
 use crate::hold::{self, Claim, Holder, Lock};
@@ -48,6 +50,9 @@ impl Serve {
         let Loaded { config, data, .. } = &loaded;
         if self.conformance && !config.server.http_host.is_loopback() {
             bail!("--conformance lets anyone in without a key: it serves loopback only");
+        }
+        if let Some(faults) = webhook::faults(config) {
+            return Err(faults.into());
         }
         private::folder(data).with_context(|| format!("the data folder {}", data.display()))?;
         let mut lock = claim(data).await?;
@@ -116,7 +121,9 @@ impl Serve {
         let sessions = Arc::new(identity::Sessions::new(assembly.sessions_record(), limits));
         let health = assembly.health(&sessions);
         let keys = assembly.keyring.keys.clone();
-        Arc::new(Front::new(assembly.server.clone(), keys, sessions, assembly.tasks.clone(), settings, health))
+        let front = Front::new(assembly.server.clone(), keys, sessions, assembly.tasks.clone(), settings, health);
+        let hooks = assembly.hooks(config).map(|hooks| hooks as Arc<dyn Updates>);
+        Arc::new(front.with_updates(hooks))
     }
 }
 

@@ -86,6 +86,8 @@ variables! {
     TelegramBotToken = "TELEGRAM_BOT_TOKEN" secret,
     /// Key with which `nexus agent` serves its target.
     NexusAgentKey = "NEXUS_AGENT_KEY" secret,
+    /// Socket by which a command of `nexus agent` reaches its worker; set for it.
+    NexusAgentSocket = "NEXUS_AGENT_SOCKET",
     /// Secret that tasks to webhooks, and their answers, are signed with.
     NexusWebhookSecret = "NEXUS_WEBHOOK_SECRET" secret,
 }
@@ -129,6 +131,25 @@ impl Env {
     pub fn all(&self) -> impl Iterator<Item = (String, String)> {
         let text = |text: &OsString| text.to_string_lossy().into_owned();
         self.variables.iter().map(move |(name, value)| (text(name), text(value)))
+    }
+
+    /// All of it but for what opens the hub, for the commands of `nexus agent`: an agent works with the operator's
+    /// other credentials, and speaks with the hub through its worker.
+    pub fn for_commands(&self) -> Vec<(OsString, OsString)> {
+        let own = [
+            EnvVar::NexusAgentKey,
+            EnvVar::NexusWebhookSecret,
+            EnvVar::NexusStore,
+            EnvVar::McpApiKey,
+            EnvVar::CcLinkToken,
+            EnvVar::TelegramBotToken,
+        ];
+        let is_own = |name: &OsStr| {
+            let name = name.to_string_lossy();
+            own.iter().any(|variable| name.strip_suffix("_FILE").unwrap_or(&name) == variable.name())
+        };
+        let others = self.variables.iter().filter(|(name, _)| !is_own(name));
+        others.map(|(name, value)| (name.clone(), value.clone())).collect()
     }
 
     /// One variable by a name that the operator wrote, for an upstream server. None: not set, or no text.
@@ -239,7 +260,8 @@ fn empty() -> Problem {
     Problem::new("is set but empty").hint("unset it, or give it a value")
 }
 
-fn read_secret(file: &Path) -> Result<String, Problem> {
+/// The one line of a file that holds a secret.
+pub fn read_secret(file: &Path) -> Result<String, Problem> {
     let unreadable = |why: &dyn fmt::Display| Problem::new(format!("names `{}`: {why}", file.display()));
     let mut bytes = Vec::new();
     std::fs::File::open(file)
@@ -319,6 +341,20 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn commands_of_a_worker_get_everything_but_the_keys_to_the_hub() {
+        let env = Env::from_pairs([
+            ("NEXUS_AGENT_KEY", "x"),
+            ("NEXUS_AGENT_KEY_FILE", "x"),
+            ("MCP_API_KEY", "x"),
+            ("TELEGRAM_BOT_TOKEN_FILE", "x"),
+            ("GIT_TOKEN", "theirs"),
+            ("PATH", "/bin"),
+        ]);
+        let names: Vec<_> = env.for_commands().into_iter().map(|(name, _)| name).collect();
+        assert_eq!(names, ["GIT_TOKEN", "PATH"]);
     }
 
     #[test]

@@ -182,6 +182,7 @@ impl Store {
         // Also if nobody waits for the end of this: then the next batch finds out.
         let ids = rows.iter().map(|row| row.id).collect();
         chain.doubts.push(Doubt { seq, hash, rows: ids, ended: ended.clone() });
+        let turn = self.turn().await;
         let written = on_db!(self, |db, inserts| {
             async {
                 let mut transaction = db.begin().await?;
@@ -238,6 +239,7 @@ impl Store {
             }
             .await
         });
+        drop(turn);
         match written {
             Ok(()) => {
                 (chain.seq, chain.hash) = (seq, hash);
@@ -285,6 +287,7 @@ impl Store {
         let Some(last) = chain.unlisted.last().map(|row| row.pos) else { return Ok(()) };
         // Until it is known to be done: then the store is asked what is.
         chain.relist = true;
+        let _turn = self.turn().await;
         on_db!(self, |db, inserts| {
             let mut transaction = db.begin().await?;
             sqlx::query(LISTED).bind(chain.seq).bind(last).bind(&chain.id).execute(&mut *transaction).await?;

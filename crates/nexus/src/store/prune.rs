@@ -84,6 +84,7 @@ impl Store {
 
     /// Deletes a few of the rows before a position. False: none is left.
     pub async fn delete_before(&self, before: i64) -> Result<bool, StoreError> {
+        let _turn = self.turn().await;
         let deleted =
             on_db!(self, |db| sqlx::query(DELETE).bind(before).bind(AT_ONCE).execute(db).await?.rows_affected());
         // An entry with a row that stays stays whole: what is gone is not found by it.

@@ -129,6 +129,7 @@ impl Store {
             .into_iter()
             .map(|((session, tool, outcome, _), places)| Sheaf { session, tool, outcome, places })
             .collect();
+        let _turn = self.turn().await;
         on_db!(self, |db, inserts| {
             let mut transaction = db.begin().await?;
             sqlx::query(LISTED).bind(seq).bind(last).bind(chain).execute(&mut *transaction).await?;

@@ -148,6 +148,7 @@ impl Store {
 
     /// Moves the cursors on and sets aside what was refused, both or neither.
     pub async fn shipped(&self, upto: &[Shipped], aside: &[Aside]) -> Result<(), StoreError> {
+        let _turn = self.turn().await;
         on_db!(self, |db| {
             let mut transaction = db.begin().await?;
             for Shipped { chain, seq, pos } in upto {

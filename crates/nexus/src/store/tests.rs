@@ -112,6 +112,7 @@ async fn keys_come_back_whole_and_names_are_unique(store: Store) {
         session: SessionPolicy::Lease,
         created: clock::now(),
         expires: None,
+        target: Some("homelab".to_owned()),
     };
     assert!(store.add_key(&key("a")).await.unwrap());
     assert!(!store.add_key(&key("a")).await.unwrap());
@@ -119,7 +120,7 @@ async fn keys_come_back_whole_and_names_are_unique(store: Store) {
     assert_eq!(keys.len(), 1);
     let (kept, made) = (&keys[0], key("a"));
     assert_eq!((&kept.allow, &kept.approved, kept.sha256), (&made.allow, &made.approved, made.sha256));
-    assert!(kept.read_only && kept.session == SessionPolicy::Lease);
+    assert!(kept.read_only && kept.session == SessionPolicy::Lease && kept.target == made.target);
     assert!(store.set_level("a", Level::Sandboxed).await.unwrap());
     assert!(!store.set_level("b", Level::Sandboxed).await.unwrap());
     assert_eq!(store.keys().await.unwrap()[0].level, Level::Sandboxed);

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on should stop where it is")]
 
 mod access;
+mod agents;
 mod asking;
 mod asking_doors;
 mod asking_ends;

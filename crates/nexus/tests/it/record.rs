@@ -1,7 +1,7 @@
 //! The record: what is in it, how it is read, and what it takes to lose or to change a row.
 
 mod flipped;
-mod postgres;
+pub mod postgres;
 mod reading;
 mod retention;
 mod unwritable;

@@ -1,5 +1,6 @@
 //! Runs the real program, on a free port, in a folder and an environment of its own.
 
+pub mod agents;
 mod audit;
 mod client;
 mod http;
@@ -7,7 +8,9 @@ pub mod loki;
 mod program;
 mod sse;
 mod stdio;
+pub mod telegram;
 mod upstream;
+pub mod webhook;
 
 use std::future::{Future, IntoFuture};
 use std::path::{Path, PathBuf};
@@ -32,7 +35,7 @@ pub use upstream::{Notes, TestServer, Web, command_of, hostile, put, test_server
 pub const DEADLINE: Duration = Duration::from_secs(30);
 
 /// Between two looks at a state that cannot be waited for.
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
+pub const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// What comes of it, or a failed test.
 #[track_caller]

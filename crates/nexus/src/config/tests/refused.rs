@@ -95,7 +95,7 @@ nexus.yaml:11:39: the target `homelab` is reached in 2 ways; it must be exactly 
    |
 11 | agents: { default: homlab, targets: { homelab: { worker: {}, telegram: { chat_id: 1 } } } }
    |                                       ^
-hint: worker: {}, or telegram: { chat_id: … }
+hint: worker: {}, telegram: { chat_id: … } or webhook: { url: … }
 
 nexus.yaml:12:8: the URL of the store must not hold a password
    |

@@ -18,14 +18,14 @@ use crate::support::{AuditRow, Client, Hub, Program, Setup, parsed, secret};
 const PASSWORD: &str = "pg-passw0rd-4711";
 
 /// A database of its own.
-struct Database {
+pub struct Database {
     server: String,
     name: String,
 }
 
 impl Database {
     #[allow(clippy::disallowed_methods, reason = "where the database for tests is")]
-    async fn new() -> Self {
+    pub async fn new() -> Self {
         let url = std::env::var("NEXUS_TEST_POSTGRES").expect("tests/with_postgres.sh starts one and sets it");
         let name = format!("it{}", uuid::Uuid::new_v4().simple());
         let server = url.rsplit_once('/').unwrap().0.rsplit_once('@').unwrap().1.to_owned();
@@ -41,7 +41,7 @@ impl Database {
     }
 
     /// Its URL with a password, which this server does not look at.
-    fn url(&self) -> String {
+    pub fn url(&self) -> String {
         self.url_at(&self.server)
     }
 

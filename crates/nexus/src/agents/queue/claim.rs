@@ -1,0 +1,146 @@
+//! Taking tasks, giving them back, and being heard.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::batch::Batch;
+use super::writer::Change;
+use super::{Claim, Held, Lease, QueueError};
+use crate::agents::task::{Act, Kind, Status, Task, TaskId};
+use crate::store::tasks::Kept;
+
+/// The next task, or this very one.
+#[derive(Debug)]
+pub struct Claiming {
+    pub claim: Claim,
+    pub only: Option<TaskId>,
+}
+
+impl Change for Claiming {
+    type Done = Option<Task>;
+
+    /// A task that nobody hears of would be given up in the end.
+    const NEEDS_A_LISTENER: bool = true;
+
+    async fn make(&self, batch: &mut Batch<'_>) -> Result<Option<Task>, QueueError> {
+        let claim = &self.claim;
+        batch.heard(&claim.target).await?;
+        if let Some(mut same) = batch.claimed(&claim.target, &claim.claim).await?
+            && !same.task.status.is_finished()
+            && self.only.is_none_or(|only| only == same.task.id)
+        {
+            // The answer was lost on its way.
+            resume(batch, &mut same);
+            return Ok(Some(same.task));
+        }
+        let mut kept = match self.only {
+            Some(only) => batch.task(only).await?,
+            None => match batch.tx.next_task(batch.home, &claim.target, batch.now.as_millisecond()).await? {
+                Some(kept) => batch.met(kept),
+                None => return Ok(None),
+            },
+        };
+        if kept.task.target != claim.target || batch.act(&mut kept, Act::Claim).is_none() {
+            return Ok(None);
+        }
+        let ms = |lease: Duration| i64::try_from(lease.as_millis()).unwrap_or(i64::MAX);
+        (kept.lease_ms, kept.beats) = match claim.lease {
+            Lease::Beats(lease) => (Some(ms(lease)), true),
+            Lease::Speaks(lease) => (Some(ms(lease)), false),
+            Lease::Held => (None, false),
+        };
+        kept.task.lease_until = kept.lease_ms.and_then(|lease| batch.after(lease));
+        kept.task.attempts += 1;
+        kept.task.acknowledged = Some(batch.now);
+        kept.task.claim = Some(claim.claim.clone());
+        kept.task.claimed_by = Some(claim.by.clone());
+        kept.task.reason = None;
+        batch.put(&kept);
+        batch.tell(&kept, Kind::Acknowledged, format!("claimed by {}", claim.by));
+        Ok(Some(kept.task))
+    }
+}
+
+/// Its claimer is heard: the lease begins anew. A task that was put back meanwhile is its own again.
+pub fn resume(batch: &mut Batch<'_>, kept: &mut Kept) {
+    if kept.task.status == Status::Pending && batch.act(kept, Act::Claim).is_some() {
+        kept.task.lease_until = kept.lease_ms.and_then(|lease| batch.after(lease));
+        kept.task.reason = None;
+        batch.put(kept);
+        batch.tell(kept, Kind::Note, "its agent is heard again, and goes on");
+    } else if needs_renewal(kept, batch.now) {
+        kept.task.lease_until = kept.lease_ms.and_then(|lease| batch.after(lease));
+        batch.put_lease(kept);
+    }
+}
+
+/// Whether a running task's lease is worth writing: most of what is said comes soon after something else.
+pub fn needs_renewal(kept: &Kept, now: Timestamp) -> bool {
+    let (Some(lease), Some(until)) = (kept.lease_ms, kept.task.lease_until) else { return false };
+    kept.task.status.is_running() && until.as_millisecond() - now.as_millisecond() < lease / 4 * 3
+}
+
+/// Where a claim stands, for whoever has it.
+pub fn held(claim: &str, task: &Task) -> Held {
+    Held {
+        claim: claim.to_owned(),
+        task: task.id,
+        status: task.status,
+        reason: task.reason.clone(),
+        holds: task.status.is_running(),
+    }
+}
+
+#[derive(Debug)]
+pub struct Beat {
+    pub target: Arc<str>,
+    pub claims: Vec<String>,
+}
+
+impl Change for Beat {
+    type Done = Vec<Held>;
+
+    async fn make(&self, batch: &mut Batch<'_>) -> Result<Vec<Held>, QueueError> {
+        batch.heard(&self.target).await?;
+        let mut all = Vec::with_capacity(self.claims.len());
+        for claim in &self.claims {
+            let Some(mut kept) = batch.claimed(&self.target, claim).await? else { continue };
+            if !kept.task.status.is_finished() {
+                resume(batch, &mut kept);
+            }
+            all.push(held(claim, &kept.task));
+        }
+        Ok(all)
+    }
+}
+
+/// It could not be carried: as if it had never been claimed.
+#[derive(Debug)]
+pub struct GiveBack {
+    pub task: TaskId,
+    pub claim: String,
+}
+
+impl Change for GiveBack {
+    type Done = ();
+
+    async fn make(&self, batch: &mut Batch<'_>) -> Result<(), QueueError> {
+        let mut kept = batch.task(self.task).await?;
+        if kept.task.claim.as_ref() != Some(&self.claim) {
+            return Err(QueueError::Lost { task: self.task });
+        }
+        if kept.task.status.is_finished() {
+            return Ok(());
+        }
+        batch.act(&mut kept, Act::Requeue);
+        let task = &mut kept.task;
+        task.attempts = (task.attempts - 1).max(0);
+        (task.claim, task.claimed_by, task.lease_until, task.question) = (None, None, None, None);
+        task.acknowledged = None;
+        batch.put(&kept);
+        batch.tell(&kept, Kind::Note, "given back, and waits again");
+        Ok(())
+    }
+}

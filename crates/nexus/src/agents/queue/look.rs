@@ -1,0 +1,164 @@
+//! Looking into the queue. Nothing here waits for the writer.
+
+use std::collections::HashMap;
+
+use jiff::Timestamp;
+
+use super::claim::{held, needs_renewal};
+use super::{Channel, Chosen, Count, Held, Queue, QueueError, Wanted};
+use crate::agents::task::{Priority, Status, Task, TaskId, Update};
+use crate::store::tasks::Kept;
+use crate::store::tasks::said::Where;
+
+/// Rows of one answer, whatever is asked for.
+const MOST: i64 = 10_000;
+
+impl Queue {
+    /// The unfinished task of a claim.
+    pub(super) async fn unfinished(&self, target: &str, claim: &str) -> Result<Option<Kept>, QueueError> {
+        let found = self.store.claimed(&self.home, target, claim).await?;
+        Ok(found.filter(|kept| !kept.task.status.is_finished()))
+    }
+
+    /// Where claims stand. None: something has to be written for it.
+    pub(super) async fn look_at(&self, target: &str, claims: &[String]) -> Result<Option<Vec<Held>>, QueueError> {
+        let (mut all, now) = (Vec::with_capacity(claims.len()), self.clock.now());
+        for claim in claims {
+            let Some(kept) = self.store.claimed(&self.home, target, claim).await? else { continue };
+            if kept.task.status == Status::Pending || needs_renewal(&kept, now) {
+                return Ok(None);
+            }
+            all.push(held(claim, &kept.task));
+        }
+        Ok(Some(all))
+    }
+
+    pub async fn task(&self, id: TaskId) -> Result<Option<Task>, QueueError> {
+        Ok(self.store.task(&self.home, id).await?)
+    }
+
+    pub async fn tasks(&self, chosen: &Chosen) -> Result<Vec<Task>, QueueError> {
+        let before = chosen.before.map_or(i64::MAX, |id| id.0);
+        let limit = chosen.limit.clamp(1, MOST);
+        if chosen.target.is_none() && chosen.status.is_none() {
+            return Ok(self.store.newest_tasks(&self.home, before, limit).await?);
+        }
+        // The counts tell where there is something to look for, so that no look goes through all tasks.
+        let wanted = |count: &&Count| {
+            chosen.target.as_deref().is_none_or(|target| target == count.target)
+                && chosen.status.as_ref().is_none_or(|status| status.contains(&count.status))
+        };
+        let counts = self.counts().await?;
+        let mut places: Vec<(&str, Status)> =
+            counts.iter().filter(wanted).map(|count| (count.target.as_str(), count.status)).collect();
+        places.sort_unstable();
+        places.dedup();
+        let mut found = Vec::new();
+        for place in places {
+            found.extend(self.store.newest_tasks_of(&self.home, place, before, limit).await?);
+        }
+        found.sort_unstable_by_key(|task| std::cmp::Reverse(task.id));
+        found.truncate(usize::try_from(limit).unwrap_or_default());
+        Ok(found)
+    }
+
+    /// The waiting tasks of a target, in the order in which they will be claimed.
+    pub async fn next(&self, target: &str, limit: i64) -> Result<Vec<Task>, QueueError> {
+        Ok(self.store.next_tasks(&self.home, target, limit.clamp(1, MOST)).await?)
+    }
+
+    /// The claimed and unfinished tasks of a target, oldest first.
+    pub async fn running(&self, target: &str) -> Result<Vec<Task>, QueueError> {
+        self.first_running(target, MOST).await
+    }
+
+    /// The oldest of them: those of a chat can be many, and long.
+    pub async fn first_running(&self, target: &str, limit: i64) -> Result<Vec<Task>, QueueError> {
+        let mut running = Vec::new();
+        for status in Status::ALL.iter().copied().filter(|status| status.is_running()) {
+            running.extend(self.store.oldest_tasks_of(&self.home, target, status, limit.clamp(1, MOST)).await?);
+        }
+        running.sort_unstable_by_key(|task| task.id);
+        running.truncate(usize::try_from(limit).unwrap_or(0));
+        Ok(running)
+    }
+
+    /// When the oldest waiting task of a target was sent.
+    pub async fn oldest_pending(&self, target: &str) -> Result<Option<Timestamp>, QueueError> {
+        let oldest = self.store.oldest_tasks_of(&self.home, target, Status::Pending, 1).await?;
+        Ok(oldest.first().map(|task| task.created))
+    }
+
+    /// In order of number.
+    pub async fn updates(&self, wanted: &Wanted) -> Result<Vec<Update>, QueueError> {
+        let wanted = Where {
+            after: wanted.after,
+            // The store keeps whole milliseconds: rather one too many than one too few.
+            since_ms: wanted.since.map(Timestamp::as_millisecond),
+            target: wanted.target.as_deref(),
+            task: wanted.task.map(|task| task.0),
+            limit: wanted.limit.clamp(1, MOST),
+        };
+        Ok(self.store.updates(&self.home, wanted).await?)
+    }
+
+    /// The last ones of a task, newest first.
+    pub async fn last_updates(&self, task: TaskId, most: i64) -> Result<Vec<Update>, QueueError> {
+        Ok(self.store.last_updates(&self.home, task, most.clamp(0, MOST)).await?)
+    }
+
+    /// The first answer behind a question.
+    pub async fn answer_to(&self, task: TaskId, question: i64) -> Result<Option<Update>, QueueError> {
+        Ok(self.store.answer_to(&self.home, task, question).await?)
+    }
+
+    pub async fn last_update(&self) -> Result<i64, QueueError> {
+        Ok(self.store.last_numbers(&self.home).await?.update)
+    }
+
+    pub async fn counts(&self) -> Result<Vec<Count>, QueueError> {
+        let rows = self.store.task_counts(&self.home).await?.into_iter();
+        let counts = rows.filter_map(|row| {
+            let (status, priority) = (Status::parse(&row.status)?, Priority::of_rank(row.priority)?);
+            Some(Count { target: row.target, status, priority, n: row.n })
+        });
+        Ok(counts.collect())
+    }
+
+    pub async fn channels(&self) -> Result<Vec<Channel>, QueueError> {
+        let rows = self.store.channels(&self.home).await?;
+        let mut all: HashMap<String, (Option<i64>, Option<String>)> =
+            rows.into_iter().map(|row| (row.name, (row.heard_ms, row.trouble))).collect();
+        // What this process has heard is newer than what it has told the store.
+        for (name, here) in self.ears.all() {
+            let known = all.entry(name).or_default();
+            if here.at_ms > known.0 {
+                *known = (here.at_ms, here.trouble);
+            }
+        }
+        let mut channels: Vec<Channel> = all
+            .into_iter()
+            .map(|(name, (heard, trouble))| {
+                let heard = heard.and_then(|ms| Timestamp::from_millisecond(ms).ok());
+                Channel { name, heard, trouble }
+            })
+            .collect();
+        channels.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        Ok(channels)
+    }
+
+    /// How far this key has read, for this choice. None: never.
+    pub async fn bookmark(
+        &self,
+        principal: &str,
+        target: Option<&str>,
+        task: Option<TaskId>,
+    ) -> Result<Option<i64>, QueueError> {
+        let choice = (target.unwrap_or_default(), task.map_or(0, |task| task.0));
+        Ok(self.store.bookmark(&self.home, principal, choice).await?)
+    }
+
+    pub async fn telegram_task(&self, chat: i64, message: i64) -> Result<Option<TaskId>, QueueError> {
+        Ok(self.store.telegram_task(&self.home, chat, message).await?)
+    }
+}

@@ -1,0 +1,183 @@
+//! Messages become tasks: those that came together are written together.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use super::batch::Batch;
+use super::writer::Asked;
+use super::{NewTask, Sent};
+use crate::agents::task::{Act, Call, Kind, Priority, Status, TaskId, content_hash};
+use crate::store::StoreError;
+use crate::store::tasks::Fresh;
+
+/// Running tasks that one message can stop.
+const MOST_STOPPED: i64 = 1_000;
+
+/// A message, and what can be known of it beforehand.
+#[derive(Debug)]
+pub struct Sending {
+    task: NewTask,
+    hash: [u8; 32],
+    call: Call,
+}
+
+impl Sending {
+    pub fn new(mut task: NewTask) -> Self {
+        let call = Call::of(&task.content);
+        if call != Call::Ordinary {
+            task.priority = Priority::Urgent;
+        }
+        Self { hash: content_hash(&task.content), call, task }
+    }
+
+    fn fresh(&self, id: TaskId, now: Timestamp) -> Fresh<'_> {
+        Fresh {
+            number: id.0,
+            target: &self.task.target,
+            content: &self.task.content,
+            hash: &self.hash,
+            priority: self.task.priority,
+            sender: &self.task.sender,
+            idempotency_key: self.task.idempotency_key.as_deref(),
+            max_attempts: i64::from(self.task.max_attempts.max(1)),
+            created_ms: now.as_millisecond(),
+            deadline_ms: self.task.deadline.map(Timestamp::as_millisecond),
+        }
+    }
+}
+
+type Asking<'a> = &'a mut Asked<Sending, Sent>;
+
+/// Ordinary ones in one go; one that stops others by itself, in its place among them.
+pub async fn make_all(mut asked: Vec<Asking<'_>>, batch: &mut Batch<'_>) -> Result<(), StoreError> {
+    batch.write_tasks().await?;
+    let mut rest = &mut asked[..];
+    while let Some(first) = rest.first() {
+        let alike = match first.what.call {
+            Call::Ordinary => rest.iter().take_while(|one| one.what.call == Call::Ordinary).count(),
+            Call::Stop | Call::Interrupt => 1,
+        };
+        let (now, later) = rest.split_at_mut(alike);
+        let mut known = Known::of(now, batch).await?;
+        match now {
+            [one] if one.what.call != Call::Ordinary => interrupt(one, &known, batch).await?,
+            several => queue(several, &mut known, batch).await?,
+        }
+        rest = later;
+    }
+    Ok(())
+}
+
+/// Which of these messages are there already.
+#[derive(Debug, Default)]
+struct Known {
+    words: HashMap<(Arc<str>, Vec<u8>), TaskId>,
+    keys: HashMap<(String, String), TaskId>,
+}
+
+impl Known {
+    async fn of(asked: &[Asking<'_>], batch: &mut Batch<'_>) -> Result<Self, StoreError> {
+        let mut hashes: HashMap<&Arc<str>, Vec<&[u8]>> = HashMap::new();
+        let mut keys: HashMap<&str, Vec<&str>> = HashMap::new();
+        for Sending { task, hash, .. } in asked.iter().map(|asked| &asked.what) {
+            hashes.entry(&task.target).or_default().push(hash);
+            if let Some(key) = &task.idempotency_key {
+                keys.entry(&task.sender).or_default().push(key);
+            }
+        }
+        let mut known = Self::default();
+        for (target, hashes) in hashes {
+            for (number, hash) in batch.tx.same_words(batch.home, target, &hashes).await? {
+                known.words.insert((target.clone(), hash), TaskId(number));
+            }
+        }
+        for (sender, keys) in keys {
+            for (number, key) in batch.tx.same_key(batch.home, sender, &keys).await? {
+                known.keys.insert((sender.to_owned(), key), TaskId(number));
+            }
+        }
+        Ok(known)
+    }
+
+    fn find(&self, Sending { task, hash, .. }: &Sending) -> Option<TaskId> {
+        let by_key = task.idempotency_key.as_ref().and_then(|key| self.keys.get(&(task.sender.clone(), key.clone())));
+        by_key.or_else(|| self.words.get(&(task.target.clone(), hash.to_vec()))).copied()
+    }
+
+    fn add(&mut self, Sending { task, hash, .. }: &Sending, id: TaskId) {
+        self.words.insert((task.target.clone(), hash.to_vec()), id);
+        if let Some(key) = &task.idempotency_key {
+            self.keys.insert((task.sender.clone(), key.clone()), id);
+        }
+    }
+}
+
+async fn queue(asked: &mut [Asking<'_>], known: &mut Known, batch: &mut Batch<'_>) -> Result<(), StoreError> {
+    let mut new = Vec::with_capacity(asked.len());
+    for (nth, asked) in asked.iter_mut().enumerate() {
+        if let Some(id) = known.find(&asked.what) {
+            asked.done = Some(Ok(Sent::Duplicate { id }));
+            continue;
+        }
+        let id = number(batch);
+        let position = 1 + ahead(&asked.what, batch).await?;
+        known.add(&asked.what, id);
+        asked.done = Some(Ok(Sent::Queued { id, position, stopped: Vec::new() }));
+        new.push((nth, id));
+    }
+    let now = batch.now;
+    let rows: Vec<Fresh<'_>> = new.iter().map(|(nth, id)| asked[*nth].what.fresh(*id, now)).collect();
+    batch.tx.add_tasks(batch.home, &rows).await
+}
+
+fn number(batch: &mut Batch<'_>) -> TaskId {
+    batch.numbers.task += 1;
+    TaskId(batch.numbers.task)
+}
+
+/// Counts a new task, and tells how many are done before it.
+async fn ahead(Sending { task, .. }: &Sending, batch: &mut Batch<'_>) -> Result<i64, StoreError> {
+    let ahead = batch.ahead_of(&task.target, task.priority).await?;
+    batch.count(&task.target, Status::Pending, task.priority, 1);
+    batch.is_due(task.deadline);
+    batch.ring_tasks(&task.target);
+    Ok(ahead)
+}
+
+/// Running work ends, and this comes next. A bare STOP is done with that.
+async fn interrupt(asked: &mut Asking<'_>, known: &Known, batch: &mut Batch<'_>) -> Result<(), StoreError> {
+    if let Some(id) = known.find(&asked.what) {
+        asked.done = Some(Ok(Sent::Duplicate { id }));
+        return Ok(());
+    }
+    let id = number(batch);
+    let mut position = 1 + ahead(&asked.what, batch).await?;
+    batch.tx.add_tasks(batch.home, &[asked.what.fresh(id, batch.now)]).await?;
+    let running = batch.tx.running_tasks(batch.home, &asked.what.task.target, MOST_STOPPED).await?;
+    let mut stopped = Vec::with_capacity(running.len());
+    for kept in running {
+        let mut kept = batch.met(kept);
+        if super::settle::end(batch, &mut kept, Act::Cancel, Kind::Cancelled, &format!("stopped by {id}")) {
+            stopped.push(kept.task.id);
+        }
+    }
+    if asked.what.call == Call::Stop
+        && let Some(kept) = batch.tx.task(batch.home, id).await?
+    {
+        let mut kept = batch.met(kept);
+        let names: Vec<String> = stopped.iter().map(TaskId::to_string).collect();
+        let result = if names.is_empty() { "nothing ran".to_owned() } else { format!("stopped {}", names.join(", ")) };
+        // Nobody has to take it: it is as if somebody had, and were done.
+        batch.act(&mut kept, Act::Claim);
+        batch.act(&mut kept, Act::Complete);
+        (kept.task.completed, kept.task.result) = (Some(batch.now), Some(result.clone()));
+        batch.put(&kept);
+        batch.tell(&kept, Kind::Complete, result);
+        position = 0;
+    }
+    batch.write_tasks().await?;
+    asked.done = Some(Ok(Sent::Queued { id, position, stopped }));
+    Ok(())
+}

@@ -1,0 +1,261 @@
+//! Posts the tasks of a target into its chat, in order, as they come.
+//!
+//! A note in the store says which task is being posted, and how many of its messages Telegram has taken. It is there
+//! before the task is claimed: whenever the hub dies, it goes on with the message that comes next. Only a message that
+//! Telegram took while the hub died, before that could be noted, is posted a second time.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::{sleep, timeout};
+use tracing::warn;
+
+use nexus_core::Chain;
+
+use super::pause::Pause;
+use super::sender::{Said, Say, Unsaid};
+use super::{Bot, words};
+use crate::agents::queue::{Claim, Lease, QueueError, Topic};
+use crate::agents::targets::Target;
+use crate::agents::task::{Task, TaskId};
+use crate::store::StoreError;
+
+/// Between Telegram's answer and the store's.
+pub const MOMENT: Duration = Duration::from_secs(2);
+/// Nobody needs to tell of a new task for it to be found.
+const LOOK_AGAIN: Duration = Duration::from_secs(30);
+/// A chat that does not let the bot in is tried again.
+const SHUT: Duration = Duration::from_secs(60);
+/// Tasks are claimed in this name.
+const CARRIER: &str = "telegram";
+
+/// Whether something is being posted right now.
+#[derive(Debug, Default)]
+pub struct Posting {
+    busy: AtomicUsize,
+    settled: watch::Sender<u64>,
+}
+
+impl Posting {
+    pub fn is_busy(&self) -> bool {
+        self.busy.load(Ordering::SeqCst) > 0
+    }
+
+    /// Moves when the store knows of a message that was posted.
+    pub fn clone_receiver(&self) -> watch::Receiver<u64> {
+        self.settled.subscribe()
+    }
+
+    /// Until what it gives is dropped.
+    pub fn begin(&self) -> Busy<'_> {
+        self.busy.fetch_add(1, Ordering::SeqCst);
+        Busy(self)
+    }
+}
+
+/// Something is being posted.
+#[derive(Debug)]
+pub struct Busy<'a>(&'a Posting);
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        self.0.busy.fetch_sub(1, Ordering::SeqCst);
+        self.0.settled.send_modify(|count| *count += 1);
+    }
+}
+
+/// Why a task was not posted.
+#[derive(Debug)]
+enum NotPosted {
+    /// It is not to be done any more.
+    Over,
+    Unsaid(Unsaid),
+    Queue(QueueError),
+}
+
+impl From<QueueError> for NotPosted {
+    fn from(error: QueueError) -> Self {
+        NotPosted::Queue(error)
+    }
+}
+
+impl From<StoreError> for NotPosted {
+    fn from(error: StoreError) -> Self {
+        NotPosted::Queue(error.into())
+    }
+}
+
+/// Posts for one target.
+#[derive(Debug)]
+pub struct Poster {
+    bot: Arc<Bot>,
+    target: Arc<str>,
+}
+
+impl Poster {
+    pub fn new(bot: Arc<Bot>, target: &Target) -> Self {
+        Self { bot, target: target.name.clone() }
+    }
+
+    /// Runs until it is dropped.
+    pub async fn run(self) {
+        let mut changes = self.bot.queue.listen(&Topic::Tasks(self.target.clone()));
+        if self.bot.places.home(&self.target).is_none() {
+            let told = "it has no chat: write its chat_id into nexus.yaml, or into the credentials file";
+            warn!("tasks of {} are not posted: {told}", self.target);
+            self.bot.queue.heard(&self.target, Some(told.to_owned())).await;
+            return;
+        }
+        let mut pause = Pause::default();
+        loop {
+            changes.borrow_and_update();
+            let posted = match self.resume().await {
+                Ok(()) => self.post_all().await,
+                Err(error) => Err(error),
+            };
+            match posted {
+                Ok(()) => {
+                    pause.reset();
+                    let _ = timeout(LOOK_AGAIN, changes.changed()).await;
+                }
+                Err(NotPosted::Unsaid(unsaid)) => {
+                    let told = format!("{unsaid}; let the bot into the chat {:?}", self.bot.places.home(&self.target));
+                    warn!("tasks of {} are not posted: {told}", self.target);
+                    self.bot.queue.heard(&self.target, Some(told)).await;
+                    sleep(SHUT).await;
+                }
+                Err(NotPosted::Over) => {}
+                Err(NotPosted::Queue(error)) => {
+                    warn!("tasks of {} are not posted to Telegram: {}", self.target, Chain(&error));
+                    sleep(pause.next()).await;
+                }
+            }
+        }
+    }
+
+    /// Goes on where it was when the hub ended.
+    async fn resume(&self) -> Result<(), NotPosted> {
+        let Some((id, sent)) = self.bot.store.remembered(&self.note()).await?.as_deref().and_then(parse_note) else {
+            return Ok(());
+        };
+        match self.bot.queue.task(id).await? {
+            Some(task) if self.is_ours(&task) => self.post(&task, sent).await,
+            // It was not claimed any more, or is over.
+            _ => self.remember(None).await,
+        }
+    }
+
+    async fn post_all(&self) -> Result<(), NotPosted> {
+        while let Some(next) = self.bot.queue.next(&self.target, 1).await?.pop() {
+            // What cannot be carried now is not taken out of the queue.
+            self.bot.health.able_to_send().await;
+            self.remember(Some((next.id, 0))).await?;
+            let claim = Claim {
+                target: self.target.clone(),
+                claim: claim_of(next.id),
+                by: CARRIER.to_owned(),
+                lease: Lease::Held,
+            };
+            match self.bot.queue.claim_this(next.id, claim).await? {
+                Some(task) => self.post(&task, 0).await?,
+                // Cancelled in this moment, or somebody else has it.
+                None => self.remember(None).await?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Posts what is left of a claimed task. What Telegram will never take is given up; what it does not take now
+    /// goes back into the queue.
+    async fn post(&self, task: &Task, sent: usize) -> Result<(), NotPosted> {
+        let posted = self.say(task, sent).await;
+        match &posted {
+            Ok(()) => self.bot.queue.heard(&self.target, self.bot.places.trouble(&self.target)).await,
+            Err(NotPosted::Over) => {}
+            Err(NotPosted::Unsaid(Unsaid::Never(why))) => {
+                self.bot.queue.give_up(task.id, format!("Telegram does not take it: {why}")).await?;
+            }
+            Err(NotPosted::Unsaid(_)) => self.bot.queue.give_back(task.id, &claim_of(task.id)).await?,
+            // It is still claimed; the note says where to go on.
+            Err(NotPosted::Queue(_)) => return posted,
+        }
+        self.remember(None).await?;
+        match posted {
+            Err(NotPosted::Over | NotPosted::Unsaid(Unsaid::Never(_))) => Ok(()),
+            posted => posted,
+        }
+    }
+
+    async fn say(&self, task: &Task, sent: usize) -> Result<(), NotPosted> {
+        for (nth, text) in words::task(task).into_iter().enumerate().skip(sent) {
+            let Some((chat, _)) = self.bot.places.home(&self.target) else { return Ok(()) };
+            let topic = self.bot.topics.of(&self.target).await;
+            let busy = self.bot.posting.begin();
+            let said = self.carry(task.id, Say { topic, ..Say::new(chat, text) }, nth).await?;
+            self.bot.posted(said.chat, said.message, task.id).await;
+            self.remember(Some((task.id, nth + 1))).await?;
+            drop(busy);
+            if said.topic_gone {
+                self.bot.topics.gone(&self.target).await;
+            }
+        }
+        Ok(())
+    }
+
+    /// Says it, unless the task is cancelled before its first message is out.
+    async fn carry(&self, task: TaskId, say: Say, nth: usize) -> Result<Said, NotPosted> {
+        let mut changes = self.bot.queue.listen(&Topic::Tasks(self.target.clone()));
+        let mut said = self.bot.outbox.hand_in(say).await;
+        loop {
+            tokio::select! {
+                said = &mut said => match said {
+                    Ok(said) => return said.map_err(NotPosted::Unsaid),
+                    // The hub ends. The task stays as it is, and the note says where to go on.
+                    Err(_) => return std::future::pending().await,
+                },
+                changed = changes.changed(), if nth == 0 => {
+                    if changed.is_ok() && !self.bot.queue.task(task).await?.is_some_and(|task| self.is_ours(&task)) {
+                        return Err(NotPosted::Over);
+                    }
+                }
+            }
+        }
+    }
+
+    fn is_ours(&self, task: &Task) -> bool {
+        task.status.is_running() && task.claim.as_deref() == Some(&*claim_of(task.id))
+    }
+
+    /// Which task is being posted, and how many of its messages are out.
+    async fn remember(&self, posting: Option<(TaskId, usize)>) -> Result<(), NotPosted> {
+        let note = posting.map(|(task, sent)| format!("{task} {sent}")).unwrap_or_default();
+        Ok(self.bot.store.remember(&self.note(), &note).await?)
+    }
+
+    fn note(&self) -> String {
+        format!("telegram:posting:{}:{}", self.bot.home, self.target)
+    }
+}
+
+/// Always the same for a task: a claim whose answer was lost is found again.
+fn claim_of(task: TaskId) -> String {
+    format!("{CARRIER}:{task}")
+}
+
+fn parse_note(note: &str) -> Option<(TaskId, usize)> {
+    let (task, sent) = note.split_once(' ')?;
+    Some((task.parse().ok()?, sent.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_note_tells_where_to_go_on() {
+        assert_eq!(parse_note("t5 2"), Some((TaskId(5), 2)));
+        assert_eq!(parse_note(""), None);
+    }
+}

@@ -1,0 +1,227 @@
+//! What the bot says, in words.
+
+use std::fmt::Write as _;
+
+use serde_json::Value;
+
+use nexus_core::text;
+
+use super::split::{self, LONGEST};
+use crate::agents::task::{Kind, Task, TaskId};
+
+/// Messages that something other than a task may take.
+const MOST_PARTS: usize = 4;
+const LONGEST_LINE: usize = 120;
+
+/// A task, as it is posted: who it is for, how to answer, and what is to be done.
+pub fn task(task: &Task) -> Vec<String> {
+    let Task { id, target, content, .. } = task;
+    let head = format!("#{id} for {target}\n(reply to this; /done {id} or /fail {id} ends it)\n\n");
+    let whole = format!("{head}{}", text::clean(content));
+    let parts = split::parts(&whole, LONGEST - 40);
+    let all = parts.len();
+    let numbered = |(part, nth): (&str, usize)| match nth {
+        1 => part.to_owned(),
+        nth => format!("#{id}, part {nth} of {all}\n{part}"),
+    };
+    parts.into_iter().zip(1..).map(numbered).collect()
+}
+
+/// What became of a task, for those who sent it or have it. None: they need not know.
+pub fn notice(task: &Task, kind: Kind, content: &str) -> Option<String> {
+    let Task { id, target, .. } = task;
+    let head = match kind {
+        Kind::Question => format!("#{id}: {target} asks (reply to this to answer)"),
+        Kind::Answer => format!("#{id}: the answer"),
+        Kind::Complete => format!("#{id}: {target} is done"),
+        Kind::Error => format!("#{id}: {target} could not do it"),
+        Kind::Cancelled => format!("#{id} is cancelled: do not go on with it"),
+        Kind::Dead => format!("#{id} was given up"),
+        Kind::Acknowledged | Kind::Progress | Kind::Note => return None,
+    };
+    Some(match content.trim() {
+        "" => head,
+        content => format!("{head}\n\n{}", text::clean(content)),
+    })
+}
+
+/// In messages of a length that Telegram takes, and not too many.
+pub fn bounded(words: &str) -> Vec<String> {
+    let parts = split::parts(words, LONGEST - 40);
+    let left = parts.len().saturating_sub(MOST_PARTS);
+    let mut parts: Vec<String> = parts.into_iter().take(MOST_PARTS).map(str::to_owned).collect();
+    if let Some(last) = parts.last_mut().filter(|_| left > 0) {
+        last.push_str("\n… (`nexus tasks show` has it all)");
+    }
+    parts
+}
+
+/// The reply of `queue_status`.
+pub fn status(reply: &Value) -> String {
+    let number = |of: &Value, name: &str| of[name].as_i64().unwrap_or_default();
+    let mut words = format!(
+        "{} waiting, {} in progress, {} dead",
+        number(reply, "pending"),
+        number(reply, "in_progress"),
+        number(reply, "dead")
+    );
+    for target in reply["targets"].as_array().into_iter().flatten() {
+        let name = target["target"].as_str().unwrap_or_default();
+        let (pending, running) = (number(target, "pending"), number(target, "in_progress"));
+        let _ = write!(words, "\n\n{name}: {pending} waiting, {running} in progress");
+        if number(target, "input_required") > 0 {
+            let _ = write!(words, ", {} with a question", number(target, "input_required"));
+        }
+        if let Some(task) = target["current_task"].as_str() {
+            let _ = write!(words, "\n  now: {}", line(task));
+        }
+        push_trouble(&mut words, target);
+    }
+    for channel in reply["channels"].as_array().into_iter().flatten() {
+        if channel["deaf"].as_bool() == Some(true) {
+            let _ = write!(words, "\n\nchannel {}", channel["name"].as_str().unwrap_or_default());
+            push_trouble(&mut words, channel);
+        }
+    }
+    text::clean(&words).into_owned()
+}
+
+fn push_trouble(words: &mut String, of: &Value) {
+    match (of["trouble"].as_str(), of["deaf"].as_bool()) {
+        (Some(trouble), _) => {
+            let _ = write!(words, "\n  trouble: {}", line(trouble));
+        }
+        (None, Some(true)) => words.push_str("\n  nobody is there"),
+        _ => {}
+    }
+}
+
+/// The reply of `list_tasks`.
+pub fn tasks(reply: &Value) -> String {
+    let mut words = String::new();
+    for task in reply["tasks"].as_array().into_iter().flatten() {
+        let field = |name: &str| task[name].as_str().unwrap_or_default();
+        let _ = writeln!(
+            words,
+            "#{} {}, {}: {}",
+            field("id"),
+            field("target"),
+            field("status").replace('_', " "),
+            line(field("first_line"))
+        );
+    }
+    match words.is_empty() {
+        true => "no tasks".to_owned(),
+        false => text::clean(&words).into_owned(),
+    }
+}
+
+/// The reply of `send_message`, and the task that it is about.
+pub fn sent(reply: &Value) -> (Option<TaskId>, String) {
+    let field = |name: &str| reply[name].as_str().unwrap_or_default();
+    let id = field("id").parse().ok();
+    let words = match reply["queued"].as_bool() {
+        Some(true) => {
+            let mut words = format!("#{} for {}", field("id"), field("target"));
+            match reply["position"].as_i64() {
+                Some(1) => words.push_str(", next in the queue"),
+                Some(position) if position > 1 => {
+                    let _ = write!(words, ", {} before it", position - 1);
+                }
+                _ => {}
+            }
+            let stopped: Vec<_> = reply["stopped"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+            if !stopped.is_empty() {
+                let _ = write!(words, "; stopped: {}", stopped.join(", "));
+            }
+            words
+        }
+        _ => format!("the same is there already: #{}", field("id")),
+    };
+    (id, words)
+}
+
+/// On one line, not too long.
+pub fn line(words: &str) -> String {
+    let words = words.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ");
+    text::cut(&words, LONGEST_LINE).into_owned()
+}
+
+#[cfg(test)]
+pub mod tests {
+    use std::sync::Arc;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::agents::task::{Priority, Status};
+
+    pub fn some_task(content: &str) -> Task {
+        Task {
+            id: TaskId(5),
+            target: Arc::from("homelab"),
+            content: content.to_owned(),
+            priority: Priority::Normal,
+            status: Status::Acknowledged,
+            sender: "default".to_owned(),
+            idempotency_key: None,
+            max_attempts: 1,
+            attempts: 1,
+            created: nexus_core::clock::now(),
+            deadline: None,
+            acknowledged: None,
+            started: None,
+            completed: None,
+            claim: None,
+            claimed_by: None,
+            lease_until: None,
+            question: None,
+            result: None,
+            exit_code: None,
+            reason: None,
+        }
+    }
+
+    #[test]
+    fn a_task_says_whose_it_is_and_how_to_answer() {
+        let posted = task(&some_task("check_the *disks*"));
+        assert_eq!(posted, ["#t5 for homelab\n(reply to this; /done t5 or /fail t5 ends it)\n\ncheck_the *disks*"]);
+    }
+
+    #[test]
+    fn a_long_task_is_posted_in_numbered_parts_that_telegram_takes() {
+        let posted = task(&some_task(&"All of 🦀 it. ".repeat(8_000)));
+        assert!(posted.len() > 20);
+        assert!(posted.iter().all(|part| split::units(part) <= LONGEST));
+        assert!(posted[1].starts_with(&format!("#t5, part 2 of {}\n", posted.len())), "{}", posted[1]);
+        assert_eq!(posted.concat().matches('🦀').count(), 8_000);
+    }
+
+    #[test]
+    fn what_is_told_is_bounded_and_says_where_the_rest_is() {
+        let long = bounded(&"word ".repeat(10_000));
+        assert_eq!(long.len(), MOST_PARTS);
+        assert!(long[3].ends_with("has it all)"));
+        assert!(long.iter().all(|part| split::units(part) <= LONGEST));
+        assert_eq!(bounded("short"), ["short"]);
+    }
+
+    #[test]
+    fn replies_of_tools_become_words() {
+        let reply = json!({ "pending": 2, "in_progress": 1, "dead": 0, "targets": [
+            { "target": "homelab", "pending": 2, "in_progress": 1, "input_required": 1, "current_task": "look\nat it",
+              "deaf": true }], "channels": [{ "name": "telegram", "deaf": true, "trouble": "another program" }] });
+        assert_eq!(
+            status(&reply),
+            "2 waiting, 1 in progress, 0 dead\n\nhomelab: 2 waiting, 1 in progress, 1 with a question\n  now: look at \
+             it\n  nobody is there\n\nchannel telegram\n  trouble: another program"
+        );
+        let line = json!({ "tasks": [{ "id": "t3", "target": "a", "status": "in_progress", "first_line": "go" }] });
+        assert_eq!(tasks(&line), "#t3 a, in progress: go\n");
+        assert_eq!(tasks(&json!({ "tasks": [] })), "no tasks");
+        let queued = json!({ "queued": true, "id": "t4", "target": "a", "position": 3, "stopped": ["t2"] });
+        assert_eq!(sent(&queued), (Some(TaskId(4)), "#t4 for a, 2 before it; stopped: t2".to_owned()));
+        let duplicate = json!({ "queued": false, "id": "t4", "target": "a" });
+        assert_eq!(sent(&duplicate), (Some(TaskId(4)), "the same is there already: #t4".to_owned()));
+    }
+}

@@ -1,0 +1,35 @@
+//! `answer_task`: an agent has asked.
+
+use nexus_core::prelude::*;
+
+use super::failed;
+use super::shown::{Now, in_one_line};
+use super::words::{Id, Words};
+use crate::agents::Bridge;
+
+/// Answers the question of an agent whose task is `input_required`. The agent gets the answer at once and goes on.
+///
+/// `get_task` has the question, as do the updates of the kind `question`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AnswerTask {
+    /// The task, for instance `t17`.
+    id: Id,
+    /// What the agent is to know, at most 100,000 bytes.
+    answer: Words,
+}
+
+impl Tool<Bridge> for AnswerTask {
+    const NAME: &'static str = "answer_task";
+    const ACCESS: Access = Access::Write;
+    type Reply = Now;
+
+    fn summary(&self) -> String {
+        format!("answer the question of the task {}: {}", self.id.0, in_one_line(self.answer.as_str(), 1_000))
+    }
+
+    async fn run(self, bridge: &Bridge, cx: &CallCx) -> ToolResult<Now> {
+        let answered = bridge.queue.answer(self.id.0, self.answer.into_string(), cx.principal.id.as_str()).await;
+        answered.map(Now::of).map_err(failed)
+    }
+}

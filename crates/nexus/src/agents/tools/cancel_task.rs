@@ -1,0 +1,40 @@
+//! `cancel_task`: nobody wants it any more.
+
+use nexus_core::prelude::*;
+
+use super::failed;
+use super::shown::{Now, in_one_line};
+use super::words::{Id, Said};
+use crate::agents::Bridge;
+
+/// Ends a task, whether it waits or runs. An agent that works on it is told at once and stops.
+///
+/// What it did until then stays done. Updates that it still sends are kept, and change nothing.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CancelTask {
+    /// The task, for instance `t17`.
+    id: Id,
+    /// Why; the agent and the record are told.
+    reason: Option<Said>,
+}
+
+impl Tool<Bridge> for CancelTask {
+    const NAME: &'static str = "cancel_task";
+    const ACCESS: Access = Access::Write;
+    type Reply = Now;
+
+    fn summary(&self) -> String {
+        let reason = self.reason.as_ref().map(|reason| format!(": {}", in_one_line(reason.as_str(), 200)));
+        format!("cancel the task {}{}", self.id.0, reason.unwrap_or_default())
+    }
+
+    async fn run(self, bridge: &Bridge, cx: &CallCx) -> ToolResult<Now> {
+        let by = &cx.principal.id;
+        let why = match self.reason {
+            Some(reason) => format!("cancelled by {by}: {}", reason.as_str()),
+            None => format!("cancelled by {by}"),
+        };
+        bridge.queue.cancel(self.id.0, why).await.map(Now::of).map_err(failed)
+    }
+}

@@ -1,0 +1,78 @@
+//! Looking at tasks, beside whoever writes.
+
+use super::{CLAIMED, CountRow, Kept, NUMBERS, Numbers, OLDEST_OF, ONE, WAS_CLAIMED, kept, numbers};
+use crate::agents::task::{Status, Task, TaskId};
+use crate::store::{Store, StoreError};
+
+const NEWEST: &str = tasks!("AND number < $2 ORDER BY number DESC LIMIT $3");
+const NEWEST_OF: &str = tasks!("AND target = $2 AND status = $3 AND number < $4 ORDER BY number DESC LIMIT $5");
+const NEXT: &str = tasks!("AND target = $2 AND status = 'pending' ORDER BY priority DESC, number LIMIT $3");
+const WAITS: &str = "SELECT number FROM task WHERE home = $1 AND target = $2 AND status = 'pending' LIMIT 1";
+const COUNTS: &str = "SELECT target, status, priority, n FROM task_count WHERE home = $1 AND n > 0";
+
+impl Store {
+    pub async fn task(&self, home: &str, id: TaskId) -> Result<Option<Task>, StoreError> {
+        Ok(kept(self.find(ONE, &[home.into(), id.0.into()]).await?)?.pop().map(|kept| kept.task))
+    }
+
+    /// Newest first.
+    pub async fn newest_tasks(&self, home: &str, before: i64, limit: i64) -> Result<Vec<Task>, StoreError> {
+        let found = kept(self.find(NEWEST, &[home.into(), before.into(), limit.into()]).await?)?;
+        Ok(found.into_iter().map(|kept| kept.task).collect())
+    }
+
+    /// Newest first, of one target and one status.
+    pub async fn newest_tasks_of(
+        &self,
+        home: &str,
+        (target, status): (&str, Status),
+        before: i64,
+        limit: i64,
+    ) -> Result<Vec<Task>, StoreError> {
+        let values = [home.into(), target.into(), status.as_str().into(), before.into(), limit.into()];
+        Ok(kept(self.find(NEWEST_OF, &values).await?)?.into_iter().map(|kept| kept.task).collect())
+    }
+
+    /// Oldest first, of one target and one status.
+    pub async fn oldest_tasks_of(
+        &self,
+        home: &str,
+        target: &str,
+        status: Status,
+        limit: i64,
+    ) -> Result<Vec<Task>, StoreError> {
+        let values = [home.into(), target.into(), status.as_str().into(), limit.into()];
+        Ok(kept(self.find(OLDEST_OF, &values).await?)?.into_iter().map(|kept| kept.task).collect())
+    }
+
+    /// In the order in which they will be claimed.
+    pub async fn next_tasks(&self, home: &str, target: &str, limit: i64) -> Result<Vec<Task>, StoreError> {
+        let found = kept(self.find(NEXT, &[home.into(), target.into(), limit.into()]).await?)?;
+        Ok(found.into_iter().map(|kept| kept.task).collect())
+    }
+
+    /// Whether a target has a waiting task.
+    pub async fn task_waits(&self, home: &str, target: &str) -> Result<bool, StoreError> {
+        let rows: Vec<(i64,)> = self.find(WAITS, &[home.into(), target.into()]).await?;
+        Ok(!rows.is_empty())
+    }
+
+    /// The task of a claim, as [`super::Tx::claimed`].
+    pub async fn claimed(&self, home: &str, target: &str, claim: &str) -> Result<Option<Kept>, StoreError> {
+        for sql in [CLAIMED, WAS_CLAIMED] {
+            let found = kept(self.find(sql, &[home.into(), claim.into(), target.into()]).await?)?.pop();
+            if found.is_some() {
+                return Ok(found);
+            }
+        }
+        Ok(None)
+    }
+
+    pub async fn task_counts(&self, home: &str) -> Result<Vec<CountRow>, StoreError> {
+        self.find(COUNTS, &[home.into()]).await
+    }
+
+    pub async fn last_numbers(&self, home: &str) -> Result<Numbers, StoreError> {
+        Ok(numbers(&self.find(NUMBERS, &[home.into()]).await?))
+    }
+}

@@ -1,0 +1,11 @@
+//! The agent bridge: tasks out, updates back.
+
+mod operator;
+mod reading;
+mod serving;
+mod telegram;
+mod tools;
+mod torture;
+mod waiting;
+mod webhook;
+mod worker;
