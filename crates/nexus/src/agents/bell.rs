@@ -18,7 +18,7 @@ use nexus_core::tasks::Tasks;
 use parking_lot::Mutex;
 use tokio::net::UnixDatagram;
 use tokio::sync::watch;
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{Instant, MissedTickBehavior, interval_at};
 use tracing::{debug, warn};
 use uuid::Uuid;
 
@@ -31,6 +31,8 @@ const SETTLED_MS: i64 = 1_000;
 
 const TASKS: u8 = 1;
 const UPDATES: u8 = 2;
+/// It was another process who told.
+const POKED: u8 = 4;
 
 /// What a commit has changed.
 #[derive(Debug, Default)]
@@ -121,16 +123,13 @@ impl Bell {
     }
 
     async fn listen_to(&self, ear: &UnixDatagram) {
-        let mut look = interval(LOOK);
+        let mut look = interval_at(Instant::now() + LOOK, LOOK);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut poke = [0; 8];
         loop {
             let bits = tokio::select! {
                 heard = ear.recv(&mut poke) => match heard {
-                    Ok(_) => {
-                        self.pokes.send_modify(|count| *count = count.wrapping_add(1));
-                        poke[0]
-                    }
+                    Ok(_) => poke[0] | POKED,
                     Err(error) => {
                         warn!(%error, "other processes are not heard for a while");
                         look.tick().await;
@@ -143,6 +142,9 @@ impl Bell {
                 Topic::Updates => bits & UPDATES != 0,
                 Topic::Tasks(_) => bits & TASKS != 0,
             });
+            if bits & POKED != 0 {
+                self.pokes.send_modify(|count| *count = count.wrapping_add(1));
+            }
         }
     }
 
@@ -181,5 +183,33 @@ impl Bell {
 
     fn address(&self, name: &str) -> PathBuf {
         format!("/proc/self/fd/{}/{name}", self.folder.as_raw_fd()).into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn processes_poke_each_other_however_deep_their_folder_lies() {
+        let (top, tasks) = (tempfile::tempdir().unwrap(), Tasks::new());
+        let data = top.path().join("d".repeat(120)).join("e".repeat(120));
+        fs::create_dir_all(&data).unwrap();
+        let (here, there) = (Bell::hang(&data, &tasks).unwrap(), Bell::hang(&data, &tasks).unwrap());
+        let mode = fs::metadata(data.join(&here.own)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        let mut pokes = there.pokes();
+        let (updates, homelab) = (there.listen(&Topic::Updates), there.listen(&Topic::Tasks("homelab".into())));
+        let own = here.pokes();
+        here.ring(&Rung { updates: true, tasks: HashSet::new() });
+        tokio::time::timeout(Duration::from_secs(60), pokes.changed()).await.unwrap().unwrap();
+        assert!(updates.has_changed().unwrap());
+        assert!(!homelab.has_changed().unwrap(), "no task has changed");
+        assert!(!own.has_changed().unwrap(), "nobody pokes itself");
+        here.ring(&Rung { updates: false, tasks: ["other".into()].into() });
+        tokio::time::timeout(Duration::from_secs(60), pokes.changed()).await.unwrap().unwrap();
+        assert!(homelab.has_changed().unwrap(), "which task it was is not told across");
+        assert!(tasks.finish(Duration::from_secs(60)).await);
+        assert_eq!(fs::read_dir(&data).unwrap().count(), 0);
     }
 }

@@ -158,7 +158,6 @@ pub struct Chosen {
 pub struct Count {
     pub target: String,
     pub status: Status,
-    pub priority: Priority,
     pub n: i64,
 }
 

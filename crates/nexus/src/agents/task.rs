@@ -146,6 +146,7 @@ pub enum Act {
     Retry,
 }
 
+#[cfg(test)]
 impl Act {
     pub const ALL: &'static [Act] = &[
         Act::Claim,

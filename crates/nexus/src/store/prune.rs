@@ -11,8 +11,9 @@ use super::{Db, Store, StoreError, onward};
 const PAGE: i64 = 4_096;
 /// Rows deleted in one transaction: writers wait no longer than that takes.
 const AT_ONCE: i64 = 500;
-/// Bytes that an index entry and the row's frame take, roughly, where the database does not tell.
-const FRAME: i64 = 300;
+/// Bytes that a row's frame and its part of an index entry take, roughly.
+const FRAME_OF_SQLITE: i64 = 60;
+const FRAME_OF_POSTGRES: i64 = 300;
 
 /// What a cut takes away.
 #[derive(Debug, Default)]
@@ -102,26 +103,18 @@ impl Store {
         Ok(deleted + entries > 0)
     }
 
-    /// Bytes the record takes.
+    /// Bytes the record takes, roughly. The files tell nothing of it: other things lie in them, and those of PostgreSQL
+    /// do not shrink when rows go. The newest and the oldest rows tell how long one is.
     pub async fn size(&self) -> Result<i64, StoreError> {
-        match &self.db {
-            Db::Sqlite(db) => Ok(sqlx::query_scalar(
-                "SELECT (page_count - freelist_count) * page_size \
-                 FROM pragma_page_count(), pragma_freelist_count(), pragma_page_size()",
-            )
-            .fetch_one(db)
-            .await?),
-            // Its files do not shrink when rows go: only the rows themselves tell.
-            Db::Postgres(db) => {
-                let average: i64 = sqlx::query_scalar(
-                    "SELECT CAST(COALESCE(AVG(LENGTH(body)), 0) AS BIGINT) \
-                     FROM (SELECT body FROM audit ORDER BY pos DESC LIMIT 1000) AS newest",
-                )
-                .fetch_one(db)
-                .await?;
-                Ok(self.audit_rows().await? * (average + FRAME))
-            }
-        }
+        const AVERAGE: &str = "SELECT CAST(COALESCE(AVG(LENGTH(body)), 0) AS BIGINT) FROM ( \
+             SELECT body FROM (SELECT body FROM audit ORDER BY pos DESC LIMIT 500) AS newest UNION ALL \
+             SELECT body FROM (SELECT body FROM audit ORDER BY pos LIMIT 500) AS oldest) AS some";
+        let average: i64 = on_db!(self, |db| sqlx::query_scalar(AVERAGE).fetch_one(db).await?);
+        let frame = match &self.db {
+            Db::Sqlite(_) => FRAME_OF_SQLITE,
+            Db::Postgres(_) => FRAME_OF_POSTGRES,
+        };
+        Ok(self.audit_rows().await? * (average + frame))
     }
 
     /// The position of the nth row from the old end; the last one's if there are fewer.

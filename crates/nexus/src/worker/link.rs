@@ -218,6 +218,9 @@ fn trouble(error: UpstreamError, url: &str) -> Trouble {
         }
         UpstreamError::Transport(TransportError::Http { status: 429 | 503, .. }) => Trouble::Busy,
         UpstreamError::Protocol(ProtocolError::Rpc { message, .. }) => Trouble::Refused(message),
+        UpstreamError::Transport(TransportError::Unreachable { reason, .. }) => {
+            Trouble::Away(format!("the hub at {url} is not reachable ({reason})"))
+        }
         error => Trouble::Away(format!("the hub at {url} is not reachable ({error})")),
     }
 }

@@ -77,6 +77,7 @@ async fn the_list_names_every_key_its_level_and_where_it_comes_from() {
         "read_only": false,
         "session": "auto",
         "expires": null,
+        "target": null,
         "raised": null,
         "raised_until": null
       },
@@ -94,6 +95,7 @@ async fn the_list_names_every_key_its_level_and_where_it_comes_from() {
         "read_only": false,
         "session": "auto",
         "expires": "2090-01-01T00:00:00Z",
+        "target": null,
         "raised": null,
         "raised_until": null
       },
@@ -109,6 +111,7 @@ async fn the_list_names_every_key_its_level_and_where_it_comes_from() {
         "read_only": false,
         "session": "auto",
         "expires": null,
+        "target": null,
         "raised": null,
         "raised_until": null
       }

@@ -67,16 +67,12 @@ fn words(who: usize, nth: usize) -> String {
     format!("please look at the disk of node {who} and tell what takes the space, for the {nth}th time")
 }
 
-/// Microseconds of each send, one after the other.
-async fn one_by_one(desk: &Desk, round: usize) -> Vec<f64> {
-    let mut took = Vec::new();
-    for nth in 0..200 {
-        let started = Instant::now();
-        let sent = desk.queue.send(message(words(1_000 + round, nth))).await.unwrap();
-        took.push(started.elapsed().as_secs_f64() * 1e6);
-        assert!(matches!(sent, Sent::Queued { .. }), "{sent:?}");
-    }
-    took
+/// Microseconds of one send.
+async fn one(desk: &Desk, round: usize, nth: usize) -> f64 {
+    let started = Instant::now();
+    let sent = desk.queue.send(message(words(1_000 + round, nth))).await.unwrap();
+    assert!(matches!(sent, Sent::Queued { .. }), "{sent:?}");
+    started.elapsed().as_secs_f64() * 1e6
 }
 
 /// Messages a second of as many senders, each waiting until its own is safe.
@@ -128,21 +124,26 @@ impl Limits {
 #[ignore = "a measurement: benches/queue"]
 async fn a_full_queue_costs_no_more_than_an_empty_one() {
     let (empty, full) = (Desk::new().await, Desk::filled().await);
-    let (mut ratios, mut together) = (Vec::new(), Vec::new());
-    let (mut on_empty, mut on_full) = (Vec::new(), Vec::new());
+    let (mut on_empty, mut on_full, mut together) = (Vec::new(), Vec::new(), Vec::new());
     for round in 0..ROUNDS {
-        // In turns: the machine is not the same from one moment to the next.
-        let (one, other) = if round % 2 == 0 { (&empty, &full) } else { (&full, &empty) };
-        let (a, b) = (one_by_one(one, round).await, one_by_one(other, round).await);
-        let (less, more) = if round % 2 == 0 { (a, b) } else { (b, a) };
-        ratios.push(median(more.clone()) / median(less.clone()));
-        on_empty.extend(less);
-        on_full.extend(more);
-        let time = TIME / 8;
-        let (a, b) = (all_together(one, round, time).await, all_together(other, round, time).await);
-        together.push(if round % 2 == 0 { a / b } else { b / a });
+        for nth in 0..200 {
+            // In turns: the machine is not the same from one moment to the next.
+            if nth % 2 == 0 {
+                on_empty.push(one(&empty, round, nth).await);
+                on_full.push(one(&full, round, nth).await);
+            } else {
+                on_full.push(one(&full, round, nth).await);
+                on_empty.push(one(&empty, round, nth).await);
+            }
+        }
     }
-    let (ratio, on_empty, on_full) = (median(ratios), median(on_empty), median(on_full));
+    for round in 0..ROUNDS {
+        let time = TIME / 8;
+        let (on_empty, on_full) = (all_together(&empty, round, time).await, all_together(&full, round, time).await);
+        together.push(on_empty / on_full);
+    }
+    let (on_empty, on_full) = (median(on_empty), median(on_full));
+    let ratio = on_full / on_empty;
     let mut limits = Limits::default();
     limits.check(
         ratio <= 1.2,

@@ -26,7 +26,10 @@ impl Change for Claiming {
 
     async fn make(&self, batch: &mut Batch<'_>) -> Result<Option<Task>, QueueError> {
         let claim = &self.claim;
-        batch.heard(&claim.target).await?;
+        // Who takes this very task carries it to somebody, who has not been heard by that.
+        if self.only.is_none() {
+            batch.heard(&claim.target).await?;
+        }
         if let Some(mut same) = batch.claimed(&claim.target, &claim.claim).await?
             && !same.task.status.is_finished()
             && self.only.is_none_or(|only| only == same.task.id)

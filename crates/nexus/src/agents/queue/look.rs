@@ -1,12 +1,12 @@
 //! Looking into the queue. Nothing here waits for the writer.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use jiff::Timestamp;
 
 use super::claim::{held, needs_renewal};
 use super::{Channel, Chosen, Count, Held, Queue, QueueError, Wanted};
-use crate::agents::task::{Priority, Status, Task, TaskId, Update};
+use crate::agents::task::{Status, Task, TaskId, Update};
 use crate::store::tasks::Kept;
 use crate::store::tasks::said::Where;
 
@@ -49,12 +49,8 @@ impl Queue {
                 && chosen.status.as_ref().is_none_or(|status| status.contains(&count.status))
         };
         let counts = self.counts().await?;
-        let mut places: Vec<(&str, Status)> =
-            counts.iter().filter(wanted).map(|count| (count.target.as_str(), count.status)).collect();
-        places.sort_unstable();
-        places.dedup();
         let mut found = Vec::new();
-        for place in places {
+        for place in counts.iter().filter(wanted).map(|count| (count.target.as_str(), count.status)) {
             found.extend(self.store.newest_tasks_of(&self.home, place, before, limit).await?);
         }
         found.sort_unstable_by_key(|task| std::cmp::Reverse(task.id));
@@ -117,12 +113,14 @@ impl Queue {
     }
 
     pub async fn counts(&self) -> Result<Vec<Count>, QueueError> {
-        let rows = self.store.task_counts(&self.home).await?.into_iter();
-        let counts = rows.filter_map(|row| {
-            let (status, priority) = (Status::parse(&row.status)?, Priority::of_rank(row.priority)?);
-            Some(Count { target: row.target, status, priority, n: row.n })
-        });
-        Ok(counts.collect())
+        // The store counts each priority by itself.
+        let mut counts: BTreeMap<(String, Status), i64> = BTreeMap::new();
+        for row in self.store.task_counts(&self.home).await? {
+            if let Some(status) = Status::parse(&row.status) {
+                *counts.entry((row.target, status)).or_default() += row.n;
+            }
+        }
+        Ok(counts.into_iter().map(|((target, status), n)| Count { target, status, n }).collect())
     }
 
     pub async fn channels(&self) -> Result<Vec<Channel>, QueueError> {

@@ -68,12 +68,12 @@ impl Report {
     fn check_right(&self, kept: &Kept) -> Result<(), QueueError> {
         let Who::Claimer { claim, by } = &self.who else { return Ok(()) };
         let task = &kept.task;
-        if task.claim.is_none() && task.status == Status::Pending && task.attempts == 0 {
-            let why = "nobody has claimed it yet";
-            return Err(QueueError::Conflict { task: task.id, status: task.status, why });
-        }
         let theirs = match claim {
             Some(claim) => task.claim.as_ref() == Some(claim),
+            None if task.claimed_by.is_none() && task.status == Status::Pending => {
+                let why = "nobody has claimed it yet";
+                return Err(QueueError::Conflict { task: task.id, status: task.status, why });
+            }
             None => task.claimed_by.as_ref() == Some(by),
         };
         if theirs { Ok(()) } else { Err(QueueError::Lost { task: task.id }) }

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -21,6 +22,8 @@ use crate::store::{Store, StoreError};
 
 /// Changes that are committed together at most.
 const MOST: usize = 256;
+/// How long those who were told of the last commit are waited for.
+const MUSTER: Duration = Duration::from_micros(300);
 
 /// A change of the queue. What it refuses, it refuses before it has changed anything.
 pub trait Change: fmt::Debug + Send + 'static {
@@ -131,6 +134,7 @@ pub struct Writer {
 impl Writer {
     /// Until told to stop; then writes what was handed in before.
     pub async fn run(self, mut inbox: mpsc::Receiver<Op>, stop: CancellationToken) {
+        let mut last = 0;
         loop {
             let first = tokio::select! {
                 biased;
@@ -141,12 +145,14 @@ impl Writer {
                 }
             };
             let Some(first) = first else { break };
+            muster(&inbox, last).await;
             let mut ops = vec![first];
             while ops.len() < MOST
                 && let Ok(op) = inbox.try_recv()
             {
                 ops.push(op);
             }
+            last = ops.len();
             self.write(ops).await;
         }
     }
@@ -206,6 +212,15 @@ impl Writer {
         }
         ops.into_iter().for_each(Op::tell);
         self.bell.ring(&rung);
+    }
+}
+
+/// Those who were told of the last commit may be about to come back with their next change: a short wait for as many
+/// makes one commit of what would be two.
+async fn muster(inbox: &mpsc::Receiver<Op>, last: usize) {
+    let started = Instant::now();
+    while 1 + inbox.len() < last && started.elapsed() < MUSTER && !inbox.is_closed() {
+        tokio::task::yield_now().await;
     }
 }
 

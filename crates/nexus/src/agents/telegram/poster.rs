@@ -26,8 +26,9 @@ use crate::store::StoreError;
 pub const MOMENT: Duration = Duration::from_secs(2);
 /// Nobody needs to tell of a new task for it to be found.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
-/// A chat that does not let the bot in is tried again.
+/// A chat that does not let the bot in is tried again, after this at first.
 const SHUT: Duration = Duration::from_secs(60);
+const LONGEST_SHUT: Duration = Duration::from_secs(1_800);
 /// Tasks are claimed in this name.
 const CARRIER: &str = "telegram";
 
@@ -108,7 +109,7 @@ impl Poster {
             self.bot.queue.heard(&self.target, Some(told.to_owned())).await;
             return;
         }
-        let mut pause = Pause::default();
+        let (mut pause, mut shut) = (Pause::default(), SHUT);
         loop {
             changes.borrow_and_update();
             let posted = match self.resume().await {
@@ -118,13 +119,16 @@ impl Poster {
             match posted {
                 Ok(()) => {
                     pause.reset();
+                    shut = SHUT;
                     let _ = timeout(LOOK_AGAIN, changes.changed()).await;
                 }
                 Err(NotPosted::Unsaid(unsaid)) => {
-                    let told = format!("{unsaid}; let the bot into the chat {:?}", self.bot.places.home(&self.target));
+                    let chat = self.bot.places.home(&self.target).map_or(0, |(chat, _)| chat);
+                    let told = format!("{unsaid}; let the bot into the chat {chat}");
                     warn!("tasks of {} are not posted: {told}", self.target);
                     self.bot.queue.heard(&self.target, Some(told)).await;
-                    sleep(SHUT).await;
+                    sleep(shut).await;
+                    shut = (shut * 2).min(LONGEST_SHUT);
                 }
                 Err(NotPosted::Over) => {}
                 Err(NotPosted::Queue(error)) => {

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
-use nexus_core::text;
+use nexus_core::{redact, text};
 
 use super::split::{self, LONGEST};
 use crate::agents::task::{Kind, Task, TaskId};
@@ -17,7 +17,7 @@ const LONGEST_LINE: usize = 120;
 pub fn task(task: &Task) -> Vec<String> {
     let Task { id, target, content, .. } = task;
     let head = format!("#{id} for {target}\n(reply to this; /done {id} or /fail {id} ends it)\n\n");
-    let whole = format!("{head}{}", text::clean(content));
+    let whole = format!("{head}{}", own_hidden(content));
     let parts = split::parts(&whole, LONGEST - 40);
     let all = parts.len();
     let numbered = |(part, nth): (&str, usize)| match nth {
@@ -47,13 +47,19 @@ pub fn notice(task: &Task, kind: Kind, content: &str) -> Option<String> {
 
 /// In messages of a length that Telegram takes, and not too many.
 pub fn bounded(words: &str) -> Vec<String> {
-    let parts = split::parts(words, LONGEST - 40);
+    let words = own_hidden(words);
+    let parts = split::parts(&words, LONGEST - 40);
     let left = parts.len().saturating_sub(MOST_PARTS);
     let mut parts: Vec<String> = parts.into_iter().take(MOST_PARTS).map(str::to_owned).collect();
     if let Some(last) = parts.last_mut().filter(|_| left > 0) {
         last.push_str("\n… (`nexus tasks show` has it all)");
     }
     parts
+}
+
+/// Whatever somebody wrote, the hub's own secrets do not leave with it.
+fn own_hidden(words: &str) -> String {
+    redact::own_values(&text::clean(words)).into_owned()
 }
 
 /// The reply of `queue_status`.
@@ -186,6 +192,14 @@ pub mod tests {
     fn a_task_says_whose_it_is_and_how_to_answer() {
         let posted = task(&some_task("check_the *disks*"));
         assert_eq!(posted, ["#t5 for homelab\n(reply to this; /done t5 or /fail t5 ends it)\n\ncheck_the *disks*"]);
+    }
+
+    #[test]
+    fn the_hub_s_own_secrets_do_not_leave_whoever_wrote_them() {
+        redact::learn(["777000:AAlearnt_by_this_test"]);
+        let posted = task(&some_task("use 777000:AAlearnt_by_this_test for it")).concat();
+        assert!(posted.contains("for it") && !posted.contains("AAlearnt"), "{posted}");
+        assert!(!bounded("777000:AAlearnt_by_this_test").concat().contains("AAlearnt"));
     }
 
     #[test]

@@ -36,7 +36,7 @@ impl<'a> Vigil<'a> {
         Self { changes, closing: &bridge.closing, cx, what, wait, since, next_word: since }
     }
 
-    /// Comes back when another look is worth it. False: the time is over, or the hub ends.
+    /// Comes back when another look is worth it. False: the time is over, the hub ends, or the key is out of force.
     pub async fn goes_on(&mut self) -> bool {
         let end = self.since + self.wait.time();
         if Instant::now() >= end || self.closing.is_cancelled() {
@@ -45,12 +45,18 @@ impl<'a> Vigil<'a> {
         if Instant::now() >= self.next_word {
             self.say();
         }
-        tokio::select! {
+        let worth_it = tokio::select! {
             biased;
             () = self.closing.cancelled() => false,
             () = changed(&mut self.changes) => true,
             () = sleep_until(end.min(self.next_word)) => Instant::now() < end,
-        }
+        };
+        worth_it && self.may_still_call()
+    }
+
+    /// A key that was revoked meanwhile gets nothing more.
+    fn may_still_call(&self) -> bool {
+        self.cx.client.principal_now(&self.cx.principal).is_some()
     }
 
     /// Tells the caller that it waits: at first, and then now and again.

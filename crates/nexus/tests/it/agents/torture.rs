@@ -346,7 +346,8 @@ async fn torture(store: Option<String>, seed: u64) -> String {
         }
     };
     within("all tasks to end", ending).await;
-    let told = judge(&load.answers.lock(), &world.tasks().await, &world.runs(), &world.updates().await);
+    let (tasks, updates) = (world.tasks().await, world.updates().await);
+    let told = judge(&load.answers.lock(), &tasks, &world.runs(), &updates);
     world.kill_worker().await;
     world.hub.stop().await;
     assert_eq!(world.hub.findings().await, Vec::<String>::new());

@@ -39,11 +39,14 @@ async fn each_wait_ends_with_what_it_waits_for() {
         (hub.modern(&secret(MODEL)), hub.legacy(&secret(AGENT)).await),
     ] {
         let mut claim = waiting(&agent, "claim_task", json!({})).await;
-        let mut peek = waiting(&agent, "peek_tasks", json!({})).await;
         let id = model.sends("Work").await;
         let task = came(&mut claim).await["task"].clone();
         assert_eq!(task["id"], json!(id));
-        came(&mut peek).await;
+        let mut peek = waiting(&agent, "peek_tasks", json!({})).await;
+        let later = model.sends("Later").await;
+        let peeked = came(&mut peek).await;
+        assert_eq!((&peeked["waiting"], &peeked["next"][0]["id"]), (&json!(1), &json!(later)));
+        model.does("cancel_task", json!({ "id": later })).await;
 
         model.pulls(json!({})).await;
         let mut pull = waiting(&model, "pull_updates", json!({})).await;

@@ -211,6 +211,7 @@ async fn a_target_that_fails_is_tried_again_and_its_trouble_is_seen() {
         (&json!(true), &json!("it answers HTTP 429: slowly")),
         "{target}"
     );
+    assert_eq!(target["last_heard"], Value::Null, "a task was claimed for it, and nobody was heard: {target}");
     receiver.always(Say::Status(202, ""));
     let before = receiver.heard().messages.len();
     let heard = receiver.hears("another try", |heard| heard.messages.len() > before).await;

@@ -96,6 +96,7 @@ impl Client {
             }
             assert!(now["updates"][0]["id"] != seen, "{task} is to become {status}: {now}");
             news = now["updates"][0]["id"].clone();
+            tokio::time::sleep(LOOK_AGAIN).await;
         }
     }
 

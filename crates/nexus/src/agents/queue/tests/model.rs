@@ -176,9 +176,7 @@ impl Model {
 
     fn say(&mut self, at: usize, name: usize, saying: Saying) -> Seen {
         if self.tasks[at].claim != Some(name) {
-            let task = &self.tasks[at];
-            let unclaimed = task.claim.is_none() && task.status == Status::Pending && task.attempts == 0;
-            return Seen::Refused(if unclaimed { "conflict" } else { "lost" });
+            return Seen::Refused("lost");
         }
         if !self.tasks[at].status.is_finished() {
             self.resume(at);

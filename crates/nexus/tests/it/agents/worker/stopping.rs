@@ -3,8 +3,7 @@
 use serde_json::json;
 
 use super::{Worker, number_in};
-use crate::support::agents::told;
-use crate::support::{Client, Hub, is_alive, until};
+use crate::support::{Hub, is_alive, until};
 
 /// Ends by itself when it is interrupted, and says so.
 const POLITE: &str = "trap 'echo interrupted; exit 130' INT; echo begun; while :; do sleep 0.05; done";
@@ -99,15 +98,7 @@ async fn a_cancelled_flood_ends_too() {
     let _worker = Worker::start(&hub, "case $(cat) in flood) exec yes;; esac; echo fine");
     let task = model.sends("flood").await;
     let next = model.sends("something else").await;
-    hears_progress(&model, &task).await;
+    model.hears(&task, "y\ny").await;
     model.does("cancel_task", json!({ "id": task })).await;
     assert_eq!(model.comes_to(&next, "complete").await["result"], "fine");
-}
-
-async fn hears_progress(model: &Client, task: &str) {
-    let pulled = model.does("pull_updates", json!({ "task": task, "cursor": "0", "wait_seconds": 20 })).await;
-    let mut seen = told(pulled["updates"].as_array().unwrap());
-    while !seen.iter().any(|(kind, _)| kind == "progress") {
-        seen = model.hears(task, "y").await;
-    }
 }
