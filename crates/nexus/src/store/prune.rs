@@ -108,7 +108,7 @@ impl Store {
     pub async fn size(&self) -> Result<i64, StoreError> {
         const AVERAGE: &str = "SELECT CAST(COALESCE(AVG(LENGTH(body)), 0) AS BIGINT) FROM ( \
              SELECT body FROM (SELECT body FROM audit ORDER BY pos DESC LIMIT 500) AS newest UNION ALL \
-             SELECT body FROM (SELECT body FROM audit ORDER BY pos LIMIT 500) AS oldest) AS some";
+             SELECT body FROM (SELECT body FROM audit ORDER BY pos LIMIT 500) AS oldest) AS sample";
         let average: i64 = on_db!(self, |db| sqlx::query_scalar(AVERAGE).fetch_one(db).await?);
         let frame = match &self.db {
             Db::Sqlite(_) => FRAME_OF_SQLITE,
