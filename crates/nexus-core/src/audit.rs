@@ -84,6 +84,8 @@ pub enum Event {
     Outbound,
     /// An upstream server was connected, lost, agreed to or switched, or tools of it were allowed.
     Upstream,
+    /// The hub itself ended a task, or put it back into its queue: its agent fell silent, or its time was over.
+    Task,
     HubStarted,
     HubStopped,
 }
@@ -106,6 +108,7 @@ impl Event {
             Event::Unredacted => "unredacted",
             Event::Outbound => "outbound",
             Event::Upstream => "upstream",
+            Event::Task => "task",
             Event::HubStarted => "hub_started",
             Event::HubStopped => "hub_stopped",
         }

@@ -2,7 +2,7 @@
 
 use std::any::Any;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use sha2::{Digest, Sha256};
 use tokio_util::sync::CancellationToken;
@@ -14,6 +14,7 @@ use crate::gate::{Answer, By, Why};
 use crate::principal::Principal;
 use crate::redact;
 use crate::session::{Era, Session};
+use crate::text;
 
 /// One call, as a front door hands it to the hub.
 #[derive(Debug)]
@@ -65,9 +66,16 @@ pub struct CallCx {
     pub client: Arc<dyn Client>,
     /// Through whom a human said yes to it, where one was asked.
     pub answered: Option<By>,
+    /// What the record says of what came of it, beside how it ended.
+    pub noted: Arc<OnceLock<Box<str>>>,
 }
 
 impl CallCx {
+    /// Gives the record a few words on what came of the call. The first ones count.
+    pub fn note(&self, words: &str) {
+        self.noted.get_or_init(|| redact::text(&text::clean(words)).into());
+    }
+
     /// Tells the caller how far the work has come. Costs nothing when it did not ask.
     pub fn progress(&self, mut step: Progress) {
         step.message = step.message.map(|message| redact::text(&message).into_owned());

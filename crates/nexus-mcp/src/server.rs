@@ -157,6 +157,7 @@ impl Server {
                 cancel: exchange.cancel.clone(),
                 client: exchange.clone(),
                 answered: None,
+                noted: Arc::default(),
             },
         }
     }

@@ -30,6 +30,12 @@ pub const FOR_AGENTS: [&str; 6] =
 pub static AGENT_TOOLS: LazyLock<Patterns> =
     LazyLock::new(|| Patterns::parse(FOR_AGENTS.map(str::to_owned)).unwrap_or_default());
 
+/// The name of a data folder in the tables about tasks, where it stands in every entry of every index: as much of it as
+/// tells the hubs of one database apart.
+pub fn short(home: &str) -> String {
+    home.chars().filter(char::is_ascii_alphanumeric).take(12).collect()
+}
+
 /// What the tools about tasks share.
 #[derive(Debug)]
 pub struct Bridge {

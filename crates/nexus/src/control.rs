@@ -33,7 +33,7 @@ use nexus_core::tasks::Tasks;
 
 use crate::agents::voice::Voice;
 use crate::hold::Lock;
-use crate::keyring::{Keyring, Listed, NewKey};
+use crate::keyring::{Keyring, Listed, NewKey, OPERATOR};
 use crate::upstreams::Upstreams;
 use crate::upstreams::orders::{McpAnswer, McpOrder};
 
@@ -94,9 +94,6 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const LONGEST_WAIT: u64 = 60;
 /// For one of several: a stopped process is not waited for.
 const SHORT_PATIENCE: Duration = Duration::from_secs(2);
-
-/// The name by which the operator's command line is recorded.
-const OPERATOR: &str = "operator";
 
 /// The tools about tasks, as far as they are for whoever sends them.
 pub const FOR_OPERATORS: [&str; 9] = [

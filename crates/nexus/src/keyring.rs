@@ -30,6 +30,9 @@ pub const DEFAULT: &str = "default";
 /// The name of the process behind `nexus stdio`, which has no key.
 pub const LOCAL: &str = "local";
 
+/// The name by which the operator's command line is recorded, which has no key either.
+pub const OPERATOR: &str = "operator";
+
 /// After which a store that refused is looked at again.
 const RETRY: Duration = Duration::from_secs(5);
 
@@ -144,6 +147,9 @@ impl Keyring {
         }
         if wanted.name == LOCAL {
             bail!("`{LOCAL}` is the name of the process behind `nexus stdio`; choose another");
+        }
+        if wanted.name == OPERATOR {
+            bail!("`{OPERATOR}` is the name of the operator's command line; choose another");
         }
         if wanted.name == DEFAULT || self.list().await?.iter().any(|key| key.name == wanted.name) {
             bail!(

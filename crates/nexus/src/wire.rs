@@ -134,7 +134,9 @@ pub async fn assemble(loaded: &Loaded, env: &Env, rig: Rig) -> Result<Assembly> 
     let log = Arc::new(log::tools(log::Shelf { store: store.clone(), journal: journal.clone() })?);
     tasks.spawn("the record's tool", until_stopped(&tasks, hub.catalogue.attach(log)));
     let closing = CancellationToken::new();
-    let queue = Queue::start(store.clone(), &home, data, &agent_tasks).context("the queue of the agents")?;
+    let queue = Queue::start(store.clone(), &agents::short(&home), data, &agent_tasks);
+    let queue = queue.context("the queue of the agents")?;
+    queue.record_to(hub.audit.clone());
     let agents = Arc::new(Bridge::new(queue, Targets::of(&config.agents), closing.clone()));
     let agent_tools = Arc::new(agents::tools::tools(&agents)?);
     tasks.spawn("tools about tasks", until_stopped(&tasks, hub.catalogue.attach(agent_tools)));
@@ -216,7 +218,7 @@ impl Assembly {
             hub: self.hub.clone(),
             bridge: self.agents.clone(),
             store: self.store.clone(),
-            home: self.home.clone(),
+            home: agents::short(&self.home),
             audit: self.journal.clone(),
             tasks: self.tasks.clone(),
             background: self.background.clone(),

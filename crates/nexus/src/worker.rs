@@ -20,6 +20,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use serde_json::json;
+use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
@@ -38,7 +39,7 @@ pub use self::command::{Command, Input};
 pub use self::link::Place;
 
 /// How long the hub may wait with its answer when there is no task.
-const CLAIMING: Duration = Duration::from_secs(30);
+const CLAIMING: Duration = Duration::from_secs(60);
 
 /// An answer without a task that came sooner: the hub ends, perhaps.
 const TOO_SOON: Duration = Duration::from_millis(500);
@@ -69,6 +70,8 @@ pub struct Worker {
     link: Link,
     beat: Beat,
     sockets: Folder,
+    /// Whose turn it is to wait for a task: a key has only so many calls at a time, and reports are among them.
+    turn: Semaphore,
     /// Cancelled when the worker is to end.
     stopping: CancellationToken,
 }
@@ -78,7 +81,7 @@ impl Worker {
         let link = Link::new(settings.place.clone(), settings.key.clone(), tasks.clone());
         let beat = Beat::new(&settings.target, settings.lease);
         let sockets = Folder::make(settings.runtime.clone()).context("making a folder for sockets")?;
-        Ok(Arc::new(Self { settings, link, beat, sockets, stopping }))
+        Ok(Arc::new(Self { settings, link, beat, sockets, turn: Semaphore::new(1), stopping }))
     }
 
     /// Serves until it is told to stop, and then until what runs has ended.
@@ -128,6 +131,7 @@ impl Worker {
 
     /// The next task. None: the worker ends.
     async fn claim(&self) -> Option<Errand> {
+        let _turn = self.turn.acquire().await.ok().filter(|_| !self.stopping.is_cancelled())?;
         let (mut refusals, mut said) = (Backoff::default(), None);
         loop {
             // Chosen before it is sent: asked again under the same name, the hub gives the same task.

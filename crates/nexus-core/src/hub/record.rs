@@ -20,7 +20,7 @@ use crate::provider::{Intent, Origin};
 use crate::redact;
 use crate::reply::Reply;
 use crate::text;
-use crate::tool::{Access, ToolSpec};
+use crate::tool::{Access, Hidden, ToolSpec};
 
 /// Characters of a summary that the record keeps. The arguments are there in full.
 const LONGEST_SUMMARY: usize = 2_100;
@@ -223,7 +223,10 @@ impl Record {
         if !self.unredacted {
             return redact::reply(reply);
         }
-        self.detail.get_or_insert_with(|| "output not redacted".to_owned());
+        // A tool that never redacts says so where it is described; here it would stand in every row.
+        if self.spec.as_ref().is_none_or(|spec| spec.hidden == Hidden::Secrets) {
+            self.detail.get_or_insert_with(|| "output not redacted".to_owned());
+        }
         redact::own_values_of_reply(reply)
     }
 
@@ -260,7 +263,12 @@ impl Record {
             arguments: self.row.arguments.clone(),
             ..self.row
         };
-        self.audit.post(Row { call: Some(call), detail: self.detail.take(), ..Row::about(Event::Call, &self.cx) });
+        let detail = match (self.cx.noted.get(), self.detail.take()) {
+            (Some(noted), Some(detail)) => Some(format!("{noted}; {detail}")),
+            (Some(noted), None) => Some(noted.to_string()),
+            (None, detail) => detail,
+        };
+        self.audit.post(Row { call: Some(call), detail, ..Row::about(Event::Call, &self.cx) });
     }
 }
 

@@ -161,6 +161,7 @@ impl Bench {
             cancel: CancellationToken::new(),
             client: Arc::new(Deaf),
             answered: None,
+            noted: Arc::default(),
         };
         let hub = Hub::new(catalogue, kept.clone(), policy);
         drop(hub.catalogue.attach(Arc::new(nexus_core::approval::tools(hub.approvals.clone()).unwrap())));

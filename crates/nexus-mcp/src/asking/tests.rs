@@ -187,6 +187,7 @@ fn call(exchange: &Arc<Exchange>, to: u8, said: Option<Said>) -> Call {
             cancel: exchange.cancel.clone(),
             client: exchange.clone(),
             answered: None,
+            noted: Arc::default(),
         },
     }
 }

@@ -253,7 +253,7 @@ impl Failures {
 }
 
 /// Whoever has one IPv6 address usually has 2^64 of them.
-fn neighbourhood(address: IpAddr) -> IpAddr {
+pub(super) fn neighbourhood(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => IpAddr::V6((address.to_bits() & !u128::from(u64::MAX)).into()),
         v4 => v4,

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::BoxError;
 use axum::body::{Body, Bytes};
@@ -57,11 +58,17 @@ where
     B: http_body::Body<Data = Bytes>,
     B::Error: Into<BoxError>,
 {
-    read_at_most(LARGEST_BODY, front, headers, body).await
+    read_at_most(LARGEST_BODY, SLOWEST_SENDER, front, headers, body).await
 }
 
-/// The same, for whole mebibytes.
-pub async fn read_at_most<B>(most: usize, front: &Front, headers: &HeaderMap, body: B) -> Result<Bytes, Response>
+/// The same, for whole mebibytes and a time.
+pub async fn read_at_most<B>(
+    most: usize,
+    patience: Duration,
+    front: &Front,
+    headers: &HeaderMap,
+    body: B,
+) -> Result<Bytes, Response>
 where
     B: http_body::Body<Data = Bytes>,
     B::Error: Into<BoxError>,
@@ -71,7 +78,7 @@ where
     if declared > most {
         return Err(too_large());
     }
-    let reading = timeout(SLOWEST_SENDER, Limited::new(body, most).collect());
+    let reading = timeout(patience, Limited::new(body, most).collect());
     let read = tokio::select! {
         biased;
         read = reading => read,
@@ -145,6 +152,7 @@ async fn one(
         Era::Modern => {
             let session = front.sessions.lease(&principal, Transport::Http);
             let mut exchange = Exchange::new(request.id.clone(), principal, session, era, Arc::default(), outbox);
+            exchange.keys = front.keys_of(&exchange.principal);
             mirror::check(headers, &request, &params).map_err(for_request)?;
             front.server.accept_modern(&params, &mut exchange).map_err(for_request)?;
             mirror::check_arguments(front, &exchange.principal, headers, &request, &params).map_err(for_request)?;

@@ -1,5 +1,6 @@
 //! `POST /agents/{target}/updates`: what an agent says to which tasks are posted. It has no key; it signs.
 
+use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,20 +9,25 @@ use axum::extract::{ConnectInfo, Path, Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
+use super::auth::neighbourhood;
 use super::http::read_at_most;
 use super::{Front, guard};
 
 /// Bytes of one update.
 const LARGEST: usize = 1024 * 1024;
 
-/// Bodies of senders that nobody knows yet, in memory at once.
+/// Bodies of senders that nobody knows yet, in memory at once: of all, and of those at one address.
 const MOST_UNKNOWN: usize = 32;
+const MOST_OF_ONE: usize = 4;
 /// How long a sender waits for a place among them.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a sender who has a place may take for the body. Others wait meanwhile.
+const SLOWEST_BODY: Duration = Duration::from_secs(5);
 
 /// A message, as it came.
 #[derive(Clone, Copy, Debug)]
@@ -41,6 +47,8 @@ pub enum Taken {
     Disbelieved(String),
     /// The agent has said too much of late.
     TooFast(Duration),
+    /// The hub could not keep it, and may be able to after this.
+    NotNow(Duration),
     Answered {
         status: u16,
         body: Value,
@@ -56,11 +64,55 @@ pub trait Updates: Send + Sync {
 pub(super) struct Inbox {
     pub taker: Option<Arc<dyn Updates>>,
     places: Semaphore,
+    by_address: Mutex<HashMap<IpAddr, Here>>,
+}
+
+/// Who is here from one address, also those who wait.
+#[derive(Debug)]
+struct Here {
+    visits: usize,
+    places: Arc<Semaphore>,
+}
+
+/// Until it is dropped, its address is remembered.
+struct Visit<'a> {
+    inbox: &'a Inbox,
+    address: IpAddr,
+    places: Arc<Semaphore>,
 }
 
 impl Inbox {
     pub fn new(taker: Option<Arc<dyn Updates>>) -> Self {
-        Self { taker, places: Semaphore::new(MOST_UNKNOWN) }
+        Self { taker, places: Semaphore::new(MOST_UNKNOWN), by_address: Mutex::default() }
+    }
+
+    fn visit(&self, address: IpAddr) -> Visit<'_> {
+        let address = neighbourhood(address);
+        let mut by_address = self.by_address.lock();
+        let new = || Here { visits: 0, places: Arc::new(Semaphore::new(MOST_OF_ONE)) };
+        let here = by_address.entry(address).or_insert_with(new);
+        here.visits += 1;
+        Visit { inbox: self, address, places: here.places.clone() }
+    }
+}
+
+impl Visit<'_> {
+    /// A place among those of the address, and one among all. None: they were all taken for too long.
+    async fn place(&self) -> Option<(SemaphorePermit<'_>, SemaphorePermit<'_>)> {
+        let both = async { Some((self.places.acquire().await.ok()?, self.inbox.places.acquire().await.ok()?)) };
+        timeout(PATIENCE, both).await.ok().flatten()
+    }
+}
+
+impl Drop for Visit<'_> {
+    fn drop(&mut self) {
+        let mut by_address = self.inbox.by_address.lock();
+        if let Some(here) = by_address.get_mut(&self.address) {
+            here.visits -= 1;
+            if here.visits == 0 {
+                by_address.remove(&self.address);
+            }
+        }
     }
 }
 
@@ -73,12 +125,14 @@ pub fn is_here(path: &str) -> bool {
 pub async fn post(State(front): State<Arc<Front>>, Path(target): Path<String>, request: Request) -> Response {
     let (head, body) = request.into_parts();
     let peer = head.extensions.get::<ConnectInfo<SocketAddr>>().map_or(IpAddr::from([0, 0, 0, 0]), |peer| peer.0.ip());
+    let caller = guard::caller(&front, &head.headers, peer);
+    let visit = front.inbox.visit(caller);
     let place = tokio::select! {
-        place = timeout(PATIENCE, front.inbox.places.acquire()) => place,
+        place = visit.place() => place,
         () = front.server.closing.cancelled() => return busy(),
     };
-    let Ok(Ok(place)) = place else { return busy() };
-    let body = match read_at_most(LARGEST, &front, &head.headers, body).await {
+    let Some(place) = place else { return busy() };
+    let body = match read_at_most(LARGEST, SLOWEST_BODY, &front, &head.headers, body).await {
         Ok(body) => body,
         Err(refusal) => return refusal,
     };
@@ -100,15 +154,16 @@ pub async fn post(State(front): State<Arc<Front>>, Path(target): Path<String>, r
             answer(StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR), &body)
         }
         Taken::TooFast(wait) => {
-            let seconds = wait.as_secs() + 1;
-            let said = json!({ "error": format!("too many updates; try again in {seconds} s") });
-            let mut response = answer(StatusCode::TOO_MANY_REQUESTS, &said);
-            response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
-            response
+            let words = format!("too many updates; try again in {} s", wait.as_secs() + 1);
+            later(StatusCode::TOO_MANY_REQUESTS, &words, wait.as_secs() + 1)
+        }
+        Taken::NotNow(wait) => {
+            let words = "the hub cannot keep it now; send it again, with the same webhook-id";
+            later(StatusCode::SERVICE_UNAVAILABLE, words, wait.as_secs())
         }
         Taken::Disbelieved(why) => {
             let what = format!("{why} of a webhook");
-            guard::slow_down(&front, guard::caller(&front, &head.headers, peer), &what).await;
+            guard::slow_down(&front, caller, &what).await;
             answer(StatusCode::UNAUTHORIZED, &json!({ "error": "the signature is not good" }))
         }
     }
@@ -124,8 +179,12 @@ fn one<'a>(headers: &'a HeaderMap, name: &str) -> &'a str {
 }
 
 fn busy() -> Response {
-    let mut response = answer(StatusCode::SERVICE_UNAVAILABLE, &json!({ "error": "busy, or ending; try again" }));
-    response.headers_mut().insert(header::RETRY_AFTER, 1.into());
+    later(StatusCode::SERVICE_UNAVAILABLE, "busy, or ending; try again", 1)
+}
+
+fn later(status: StatusCode, words: &str, seconds: u64) -> Response {
+    let mut response = answer(status, &json!({ "error": words }));
+    response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
     response
 }
 
@@ -154,5 +213,23 @@ mod tests {
         fn check(path: &str, expected: bool) {
             assert_eq!(is_here(path), expected, "{path}");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_address_does_not_take_all_places() {
+        let inbox = Inbox::new(None);
+        let (slow, other) = (IpAddr::from([192, 0, 2, 1]), IpAddr::from([192, 0, 2, 2]));
+        let visits: Vec<_> = (0..=MOST_OF_ONE).map(|_| inbox.visit(slow)).collect();
+        let mut places = Vec::new();
+        for visit in &visits[..MOST_OF_ONE] {
+            places.push(visit.place().await.unwrap());
+        }
+        assert!(visits[MOST_OF_ONE].place().await.is_none(), "the fifth waits in vain");
+        assert!(inbox.visit(other).place().await.is_some(), "another address is let in");
+        places.pop();
+        assert!(visits[MOST_OF_ONE].place().await.is_some(), "and so is the fifth when one is done");
+        drop(places);
+        drop(visits);
+        assert!(inbox.by_address.lock().is_empty(), "nobody is remembered who has gone");
     }
 }

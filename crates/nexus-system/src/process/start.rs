@@ -119,7 +119,7 @@ impl Start {
     }
 
     /// The file that will be run: as the C library looks for it, in the program's own PATH.
-    fn find(&self) -> io::Result<PathBuf> {
+    pub fn find(&self) -> io::Result<PathBuf> {
         let cwd = self.cwd.as_deref().unwrap_or(Path::new(""));
         if self.cwd.is_some() && !cwd.is_dir() {
             return Err(io::Error::new(io::ErrorKind::NotFound, format!("there is no folder {}", cwd.display())));

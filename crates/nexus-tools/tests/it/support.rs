@@ -71,6 +71,7 @@ pub fn caller(name: &str) -> CallCx {
         cancel: CancellationToken::new(),
         client: Arc::new(Deaf),
         answered: None,
+        noted: Arc::default(),
     }
 }
 

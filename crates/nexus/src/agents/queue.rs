@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use nexus_core::Chain;
+use nexus_core::audit::Sink;
 use nexus_core::tasks::Tasks;
 use thiserror::Error;
 use tokio::sync::{mpsc, watch};
@@ -26,10 +27,12 @@ mod report;
 mod send;
 mod settle;
 mod tend;
+mod witness;
 mod writer;
 
 use clock::Clock;
 use ears::Ears;
+use witness::Witness;
 use writer::{Asked, Change, Op, Writer};
 
 /// A message that becomes a task.
@@ -207,9 +210,15 @@ pub struct Queue {
     ears: Arc<Ears>,
     due: Arc<watch::Sender<Option<i64>>>,
     inbox: mpsc::Sender<Op>,
+    witness: Witness,
 }
 
 impl Queue {
+    /// What the hub itself does to tasks is recorded there from now on.
+    pub fn record_to(&self, audit: Arc<dyn Sink>) {
+        self.witness.record_to(audit);
+    }
+
     /// Starts the writer and listens for other processes of the data folder.
     pub fn start(store: Store, home: &str, data: &Path, tasks: &Tasks) -> std::io::Result<Arc<Self>> {
         Self::start_at(Clock::Real, store, home, data, tasks)
@@ -219,7 +228,7 @@ impl Queue {
         let (inbox, coming) = mpsc::channel(INBOX);
         let bell = Bell::hang(data, tasks)?;
         let (ears, due) = (Arc::new(Ears::default()), Arc::new(watch::Sender::new(None)));
-        let queue = Self { store, home: home.into(), clock, bell, ears, due, inbox };
+        let queue = Self { store, home: home.into(), clock, bell, ears, due, inbox, witness: Witness::default() };
         let writer = Writer {
             store: queue.store.clone(),
             home: queue.home.clone(),
@@ -279,12 +288,16 @@ impl Queue {
     /// Renews leases, and tells where the claims stand. Unknown ones are left out. Marks the target as heard.
     pub async fn beat(&self, target: &Arc<str>, claims: &[String]) -> Result<Vec<Held>, QueueError> {
         // Whoever waits for a cancel looks often: only what has to be written goes to the writer.
-        match self.look_at(target, claims).await? {
-            Some(held) => {
+        match self.look_at(target, claims).await {
+            Err(error) => {
+                self.ears.miss();
+                Err(error)
+            }
+            Ok(Some(held)) => {
                 self.heard(target, None).await;
                 Ok(held)
             }
-            None => self.ask(claim::Beat { target: target.clone(), claims: claims.to_vec() }).await,
+            Ok(None) => self.ask(claim::Beat { target: target.clone(), claims: claims.to_vec() }).await,
         }
     }
 
@@ -303,8 +316,15 @@ impl Queue {
         self.ask(report::Note { target: target.clone(), kind, content, source }).await
     }
 
-    pub async fn answer(&self, task: TaskId, answer: String, by: &str) -> Result<Task, QueueError> {
-        let answered = self.ask(settle::Answer { task, answer }).await?;
+    /// To the question of that number; without one, to whichever waits.
+    pub async fn answer(
+        &self,
+        task: TaskId,
+        question: Option<i64>,
+        answer: String,
+        by: &str,
+    ) -> Result<Task, QueueError> {
+        let answered = self.ask(settle::Answer { task, question, answer }).await?;
         debug!(%task, by, "{task} was answered by {by}");
         Ok(answered)
     }
@@ -315,7 +335,9 @@ impl Queue {
 
     /// Gives a task up, which could not be carried.
     pub async fn give_up(&self, task: TaskId, why: String) -> Result<Task, QueueError> {
-        self.ask(settle::End { task, act: Act::GiveUp, kind: Kind::Dead, why }).await
+        let given_up = self.ask(settle::End { task, act: Act::GiveUp, kind: Kind::Dead, why: why.clone() }).await?;
+        self.witness.note(&format!("{task} is dead: {why}"));
+        Ok(given_up)
     }
 
     pub async fn retry(&self, task: TaskId, by: &str) -> Result<Task, QueueError> {

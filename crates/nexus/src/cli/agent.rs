@@ -41,7 +41,8 @@ it has started: SIGINT, then SIGTERM, then SIGKILL. What a command leaves runnin
 Inside the command NEXUS_TASK is the task's id, `nexus agent ask` asks the operator and `nexus agent say` sends an
 update.
 
-The key is read from NEXUS_AGENT_KEY, or from the file that NEXUS_AGENT_KEY_FILE names; the command does not get it.
+The key is read from NEXUS_AGENT_KEY, or from the file that NEXUS_AGENT_KEY_FILE names. The command does not get it in
+its environment; what runs as the same user could read it all the same.
 The hub may come and go: the worker connects again for ever, and a command that runs meanwhile runs on. On SIGINT or
 SIGTERM the worker takes no more tasks, stops those that run and reports them as failed; a second signal ends it at once.
 
@@ -180,6 +181,7 @@ impl Agent {
             env: env.for_commands(),
             grace: self.grace,
         };
+        command.look().with_context(|| format!("`{}` cannot be run", command.program.display()))?;
         Ok(Settings {
             target: self.target.unwrap_or_default(),
             place,

@@ -7,7 +7,7 @@ use clap::Args;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::tasks::{Followed, Line, Wait, Whole, text_of, update};
+use super::tasks::{Followed, Line, Wait, Whole, tell_of_the_deaf, text_of, update};
 use super::{one_line, print, put, say};
 use crate::agents::task::Priority;
 use crate::config::Loaded;
@@ -65,6 +65,7 @@ impl Send {
         let cursor = if self.wait { line.end().await? } else { String::new() };
         let sent: Sent = line.get("send_message", arguments).await?;
         say(&sent.told());
+        tell_of_the_deaf(&line, Some(&sent.target)).await?;
         if !self.wait {
             print(&format!("{}\n", sent.id))?;
             return Ok(ExitCode::SUCCESS);

@@ -180,6 +180,8 @@ impl List {
         let finished = json!(["complete", "error", "cancelled", "dead"]);
         let (mut tasks, older) = self.page(line, Some(open), PAGE, None).await?;
         let (mut last, _) = self.page(line, Some(finished), FINISHED, None).await?;
+        // One may have ended between the two looks: the later one counts.
+        tasks.retain(|task| last.iter().all(|ended| ended["id"] != task["id"]));
         tasks.append(&mut last);
         Ok((tasks, older.is_some()))
     }
@@ -218,33 +220,33 @@ impl List {
         if more {
             say(&format!("More than {PAGE} are open; --all lists every one."));
         }
-        self.tell_of_the_deaf(line).await
+        tell_of_the_deaf(line, self.target.as_deref()).await
     }
+}
 
-    /// Tasks may wait for nobody.
-    async fn tell_of_the_deaf(&self, line: &Line<'_>) -> Result<()> {
-        #[derive(Deserialize)]
-        struct Status {
-            targets: Vec<Target>,
-        }
-        #[derive(Deserialize)]
-        struct Target {
-            target: String,
-            pending: i64,
-            deaf: bool,
-            trouble: Option<String>,
-        }
-        let arguments = self.target.as_ref().map_or(json!({}), |target| json!({ "target": target }));
-        let status: Status = line.get("queue_status", arguments).await?;
-        for target in status.targets.iter().filter(|target| target.deaf && target.pending > 0) {
-            let name = one_line(&target.target);
-            match &target.trouble {
-                Some(trouble) => say(&format!("{name} cannot be reached: {}", one_line(trouble))),
-                None => say(&format!("Nobody serves {name} now; its tasks wait.")),
-            }
-        }
-        Ok(())
+/// Tasks may wait for nobody.
+pub async fn tell_of_the_deaf(line: &Line<'_>, target: Option<&str>) -> Result<()> {
+    #[derive(Deserialize)]
+    struct Status {
+        targets: Vec<Target>,
     }
+    #[derive(Deserialize)]
+    struct Target {
+        target: String,
+        pending: i64,
+        deaf: bool,
+        trouble: Option<String>,
+    }
+    let arguments = target.map_or(json!({}), |target| json!({ "target": target }));
+    let status: Status = line.get("queue_status", arguments).await?;
+    for target in status.targets.iter().filter(|target| target.deaf && target.pending > 0) {
+        let name = one_line(&target.target);
+        match &target.trouble {
+            Some(trouble) => say(&format!("{name} cannot be reached: {}", one_line(trouble))),
+            None => say(&format!("Nobody serves {name} now; its tasks wait.")),
+        }
+    }
+    Ok(())
 }
 
 /// Prints updates as they come, for as long as somebody reads them.

@@ -19,6 +19,7 @@ use super::tree::Node;
 use super::values::net::HttpUrl;
 use super::values::remote::PostgresUrl;
 use super::values::{FilePath, Text};
+use crate::keyring::{LOCAL, OPERATOR};
 
 /// Characters. 32 of them, made by a machine, are out of reach of guessing.
 const SHORTEST_KEY: usize = 32;
@@ -209,8 +210,13 @@ fn check_keys(root: &Node, env: &Env, faults: &mut Faults) {
             faults.at(name.spot, problem.hint("rename this one, or unset MCP_API_KEY"));
         }
     }
-    for name in keys().filter_map(|key| key.get("name")).filter(|name| name.text() == Some("local")) {
-        let problem = Problem::new("the key name `local` is that of the process behind `nexus stdio`");
+    for name in keys().filter_map(|key| key.get("name")) {
+        let whose = match name.text() {
+            Some(LOCAL) => "the process behind `nexus stdio`",
+            Some(OPERATOR) => "the operator's command line",
+            _ => continue,
+        };
+        let problem = Problem::new(format!("the key name `{}` is that of {whose}", name.text().unwrap_or_default()));
         faults.at(name.spot, problem.hint("rename it"));
     }
     for target in keys().filter_map(|key| key.get("target")) {

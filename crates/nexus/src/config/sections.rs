@@ -133,7 +133,7 @@ section! {
 section! {
     /// Who says yes to a write.
     Approval {
-        /// `ask` asks the human through the client, `chat` lets the model ask, `operator` accepts only `nexus approve`.
+        /// `ask` asks the human through the client, `chat` lets the model ask, `operator` accepts only `nexus approve` and the Telegram bot's buttons.
         mode: ApprovalMode = "ask",
         /// Tools that ask every time, also in an approved session.
         always_ask: ToolPatterns,

@@ -23,6 +23,19 @@ macro_rules! tasks {
     };
 }
 
+/// The same for lists: of long words only the beginning, and no result.
+macro_rules! beginnings {
+    ($rest:literal) => {
+        concat!(
+            "SELECT number, target, substr(content, 1, 2000) AS content, content_hash, priority, status, sender, \
+             idempotency_key, max_attempts, attempts, created_ms, deadline_ms, acknowledged_ms, started_ms, \
+             completed_ms, claim, claimed_by, lease_ms, lease_until_ms, beats, question, CAST(NULL AS TEXT) AS result, \
+             exit_code, substr(reason, 1, 2000) AS reason FROM task WHERE home = $1 ",
+            $rest
+        )
+    };
+}
+
 #[cfg(test)]
 mod filled;
 mod look;

@@ -71,6 +71,11 @@ pub(crate) async fn tamper(store: &Store, sql: &str) {
     assert!(changed > 0, "{sql}");
 }
 
+/// For what changes no rows: a table that is not there for a while, say.
+pub(crate) async fn alter(store: &Store, sql: &str) {
+    on_db!(store, |db| sqlx::query(AssertSqlSafe(sql.to_owned())).execute(db).await.map(drop).unwrap());
+}
+
 fn call(tool: &str, outcome: &'static str, session: Uuid) -> Row {
     let call = CallRow {
         id: clock::new_id(),

@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
+use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
@@ -53,6 +54,13 @@ pub struct Command {
     pub env: Vec<(OsString, OsString)>,
     /// Between SIGINT and SIGTERM, and between SIGTERM and SIGKILL.
     pub grace: Duration,
+}
+
+impl Command {
+    /// Whether there is such a program, and such a folder: told before a task has to suffer for it.
+    pub fn look(&self) -> io::Result<()> {
+        Start::new(&self.program).env(self.env.iter().cloned()).cwd(self.cwd.clone()).find().map(drop)
+    }
 }
 
 /// Without arguments and variables, which may be secret.

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 use tokio::time::sleep;
 use tracing::{info, warn};
 
@@ -84,19 +84,29 @@ impl Worker {
             ("NEXUS_AGENT_SOCKET", socket.path.clone().into_os_string()),
         ];
         let env = env.map(|(name, value)| (OsString::from(name), value)).to_vec();
-        let serving = socket.serve(|order| self.speak(errand, outbox, stop, order));
+        // A task has one question at a time: the next one waits for the answer to the first.
+        let turn = Semaphore::new(1);
+        let serving = socket.serve(|order| self.speak(errand, outbox, stop, order, &turn));
         self.settings.command.run(&errand.content, env, outbox, stop, serving).await
     }
 
     /// What the command wants to say or to know.
-    async fn speak(&self, errand: &Errand, outbox: &Outbox, stop: &Stop, order: Order) -> Result<String, String> {
+    async fn speak(
+        &self,
+        errand: &Errand,
+        outbox: &Outbox,
+        stop: &Stop,
+        order: Order,
+        turn: &Semaphore,
+    ) -> Result<String, String> {
         let question = match order {
             Order::Say(words) => return outbox.say(words).map(|()| String::new()),
             Order::Ask(question) => question,
         };
-        let (asked, number) = oneshot::channel();
-        outbox.ask(question.clone(), asked)?;
         let asking = async {
+            let _turn = turn.acquire().await.map_err(|_| "the task has ended".to_owned())?;
+            let (asked, number) = oneshot::channel();
+            outbox.ask(question.clone(), asked)?;
             let number = number.await.map_err(|_| "the task has ended".to_owned())??;
             self.wait_for_answer(errand, &question, number).await
         };

@@ -212,3 +212,12 @@ async fn a_key_of_the_same_name_does_not_inherit_the_sessions_of_the_revoked_one
     let ask = client.ask(&client.message("tools/list", json!({}))).key(&second);
     assert_eq!(hub.ask(&ask).await.status(), 404);
 }
+
+#[tokio::test]
+async fn no_key_is_called_as_the_record_calls_those_without_one() {
+    let hub = Hub::start().await;
+    for (name, whose) in [("local", "`nexus stdio`"), ("operator", "the operator's command line")] {
+        let ran = hub.nexus(&["key", "new", name]).await;
+        assert!(ran.code != Some(0) && ran.stderr.contains(whose), "{ran:?}");
+    }
+}

@@ -33,6 +33,8 @@ pub struct Batch<'a> {
     updates: Vec<NewUpdate>,
     sources: HashMap<String, i64>,
     rung: Rung,
+    /// Whose being heard is in it.
+    heard: Vec<String>,
     /// The earliest lease or deadline that was set.
     due: Option<i64>,
     /// Set by a sweep, which has looked at all of them.
@@ -81,25 +83,31 @@ impl<'a> Batch<'a> {
             updates: Vec::new(),
             sources: HashMap::new(),
             rung: Rung::default(),
+            heard: Vec::new(),
             due: None,
             next_due: None,
         })
     }
 
     pub async fn commit(mut self) -> Result<Committed, StoreError> {
-        match self.write_all().await {
-            Ok(()) => {
-                self.tx.commit().await?;
-                Ok(Committed { rung: self.rung, due: self.due, next_due: self.next_due })
-            }
+        let written = match self.write_all().await {
+            Ok(()) => self.tx.commit().await,
             Err(error) => {
                 self.tx.give_up().await;
+                Err(error)
+            }
+        };
+        match written {
+            Ok(()) => Ok(Committed { rung: self.rung, due: self.due, next_due: self.next_due }),
+            Err(error) => {
+                untell(self.ears, &self.heard);
                 Err(error)
             }
         }
     }
 
     pub async fn give_up(self) {
+        untell(self.ears, &self.heard);
         self.tx.give_up().await;
     }
 
@@ -278,6 +286,7 @@ impl<'a> Batch<'a> {
     pub async fn heard(&mut self, target: &str) -> Result<(), StoreError> {
         let now_ms = self.now.as_millisecond();
         if self.ears.hear(target, None, now_ms) {
+            self.heard.push(target.to_owned());
             self.tx.heard(self.home, target, Some(now_ms), None).await?;
         }
         Ok(())
@@ -288,4 +297,9 @@ impl<'a> Batch<'a> {
         let lease = Duration::from_millis(u64::try_from(lease_ms).unwrap_or_default());
         Some(self.now.checked_add(lease).unwrap_or(Timestamp::MAX))
     }
+}
+
+/// The store does not know of them.
+fn untell(ears: &Ears, heard: &[String]) {
+    heard.iter().for_each(|name| ears.untold(name));
 }

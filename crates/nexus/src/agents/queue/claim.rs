@@ -59,7 +59,8 @@ impl Change for Claiming {
         kept.task.acknowledged = Some(batch.now);
         kept.task.claim = Some(claim.claim.clone());
         kept.task.claimed_by = Some(claim.by.clone());
-        kept.task.reason = None;
+        // What somebody before has asked is not this one's question.
+        (kept.task.question, kept.task.reason) = (None, None);
         batch.put(&kept);
         batch.tell(&kept, Kind::Acknowledged, format!("claimed by {}", claim.by));
         Ok(Some(kept.task))
@@ -71,8 +72,12 @@ pub fn resume(batch: &mut Batch<'_>, kept: &mut Kept) {
     if kept.task.status == Status::Pending && batch.act(kept, Act::Claim).is_some() {
         kept.task.lease_until = kept.lease_ms.and_then(|lease| batch.after(lease));
         kept.task.reason = None;
+        let goes_on = match kept.task.question.and_then(|_| batch.act(kept, Act::Ask)) {
+            Some(_) => "its agent is heard again, and its question still waits for an answer",
+            None => "its agent is heard again, and goes on",
+        };
         batch.put(kept);
-        batch.tell(kept, Kind::Note, "its agent is heard again, and goes on");
+        batch.tell(kept, Kind::Note, goes_on);
     } else if needs_renewal(kept, batch.now) {
         kept.task.lease_until = kept.lease_ms.and_then(|lease| batch.after(lease));
         batch.put_lease(kept);

@@ -1,6 +1,7 @@
 //! When each target's agent, and each channel, was heard last.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 
@@ -11,6 +12,8 @@ const OFTEN_ENOUGH_MS: i64 = 15_000;
 #[derive(Debug, Default)]
 pub struct Ears {
     heard: Mutex<HashMap<String, Heard>>,
+    /// For a while nothing could be kept of what agents said.
+    missed: AtomicBool,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -42,6 +45,16 @@ impl Ears {
         if let Some(known) = self.heard.lock().get_mut(name) {
             known.told_ms = None;
         }
+    }
+
+    /// Somebody spoke, and the store did not take it.
+    pub fn miss(&self) {
+        self.missed.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether somebody may have been missed since this was last asked: then a silence tells nothing of an agent.
+    pub fn take_missed(&self) -> bool {
+        self.missed.swap(false, Ordering::Relaxed)
     }
 
     pub fn all(&self) -> HashMap<String, Heard> {

@@ -37,6 +37,7 @@ impl Queue {
         Ok(self.store.task(&self.home, id).await?)
     }
 
+    /// With the beginnings of their words, and without their results.
     pub async fn tasks(&self, chosen: &Chosen) -> Result<Vec<Task>, QueueError> {
         let before = chosen.before.map_or(i64::MAX, |id| id.0);
         let limit = chosen.limit.clamp(1, MOST);
@@ -49,13 +50,27 @@ impl Queue {
                 && chosen.status.as_ref().is_none_or(|status| status.contains(&count.status))
         };
         let counts = self.counts().await?;
+        let places: Vec<_> = counts.iter().filter(wanted).map(|count| (count.target.as_str(), count.status)).collect();
+        let oldest = self.oldest_listed(&places, before, limit).await?;
         let mut found = Vec::new();
-        for place in counts.iter().filter(wanted).map(|count| (count.target.as_str(), count.status)) {
-            found.extend(self.store.newest_tasks_of(&self.home, place, before, limit).await?);
+        for place in places {
+            found.extend(self.store.newest_tasks_of(&self.home, place, oldest..before, limit).await?);
         }
         found.sort_unstable_by_key(|task| std::cmp::Reverse(task.id));
         found.truncate(usize::try_from(limit).unwrap_or_default());
         Ok(found)
+    }
+
+    /// From which number on there are so many in all of these places together. What is older need not be read.
+    async fn oldest_listed(&self, places: &[(&str, Status)], before: i64, limit: i64) -> Result<i64, QueueError> {
+        let mut numbers = Vec::new();
+        if places.len() > 1 {
+            for place in places {
+                numbers.extend(self.store.newest_numbers_of(&self.home, *place, before, limit).await?);
+            }
+        }
+        numbers.sort_unstable_by_key(|number| std::cmp::Reverse(*number));
+        Ok(usize::try_from(limit - 1).ok().and_then(|last| numbers.get(last).copied()).unwrap_or(0))
     }
 
     /// The waiting tasks of a target, in the order in which they will be claimed.
@@ -63,16 +78,26 @@ impl Queue {
         Ok(self.store.next_tasks(&self.home, target, limit.clamp(1, MOST)).await?)
     }
 
-    /// The claimed and unfinished tasks of a target, oldest first.
-    pub async fn running(&self, target: &str) -> Result<Vec<Task>, QueueError> {
-        self.first_running(target, MOST).await
+    /// The same with the beginnings of their words.
+    pub async fn first_waiting(&self, target: &str, limit: i64) -> Result<Vec<Task>, QueueError> {
+        Ok(self.store.first_waiting(&self.home, target, limit.clamp(1, MOST)).await?)
     }
 
-    /// The oldest of them: those of a chat can be many, and long.
+    /// The claimed and unfinished tasks of a target, oldest first.
+    pub async fn running(&self, target: &str) -> Result<Vec<Task>, QueueError> {
+        let mut running = Vec::new();
+        for status in Status::ALL.iter().copied().filter(|status| status.is_running()) {
+            running.extend(self.store.oldest_tasks_of(&self.home, target, status, MOST).await?);
+        }
+        running.sort_unstable_by_key(|task| task.id);
+        Ok(running)
+    }
+
+    /// The oldest of them, with the beginnings of their words: those of a chat can be many, and long.
     pub async fn first_running(&self, target: &str, limit: i64) -> Result<Vec<Task>, QueueError> {
         let mut running = Vec::new();
         for status in Status::ALL.iter().copied().filter(|status| status.is_running()) {
-            running.extend(self.store.oldest_tasks_of(&self.home, target, status, limit.clamp(1, MOST)).await?);
+            running.extend(self.store.first_tasks_of(&self.home, target, status, limit.clamp(1, MOST)).await?);
         }
         running.sort_unstable_by_key(|task| task.id);
         running.truncate(usize::try_from(limit).unwrap_or(0));
@@ -81,7 +106,7 @@ impl Queue {
 
     /// When the oldest waiting task of a target was sent.
     pub async fn oldest_pending(&self, target: &str) -> Result<Option<Timestamp>, QueueError> {
-        let oldest = self.store.oldest_tasks_of(&self.home, target, Status::Pending, 1).await?;
+        let oldest = self.store.first_tasks_of(&self.home, target, Status::Pending, 1).await?;
         Ok(oldest.first().map(|task| task.created))
     }
 

@@ -40,6 +40,7 @@ impl Change for Report {
             return Ok(Reported { seq, new: false, status: kept.task.status });
         }
         self.check_right(&kept)?;
+        self.check_question(&kept)?;
         batch.heard(&kept.task.target).await?;
         if self.takes_it(&kept) {
             resume(batch, &mut kept);
@@ -54,7 +55,7 @@ impl Change for Report {
         let (task, target) = (Some(kept.task.id), kept.task.target.clone());
         let seq = batch.say(&target, task, kind, self.content.clone(), self.source.clone());
         match after {
-            Some(after) if after != before || self.saying == Saying::Ask => {
+            Some(after) if after != before => {
                 self.set(&mut kept, after, seq, batch);
                 batch.put(&kept);
             }
@@ -77,6 +78,16 @@ impl Report {
             None => task.claimed_by.as_ref() == Some(by),
         };
         if theirs { Ok(()) } else { Err(QueueError::Lost { task: task.id }) }
+    }
+
+    /// An answer belongs to the one question that waits for it.
+    fn check_question(&self, kept: &Kept) -> Result<(), QueueError> {
+        let task = &kept.task;
+        if self.saying != Saying::Ask || task.question.is_none() {
+            return Ok(());
+        }
+        let why = "its question still waits for an answer";
+        Err(QueueError::Conflict { task: task.id, status: task.status, why })
     }
 
     /// Whoever reports works on it. A carrier only if what is said has to do with how it stands.

@@ -12,8 +12,10 @@ use crate::agents::task::{Act, Call, Kind, Priority, Status, TaskId, content_has
 use crate::store::StoreError;
 use crate::store::tasks::Fresh;
 
-/// Running tasks that one message can stop.
-const MOST_STOPPED: i64 = 1_000;
+/// Running tasks that are stopped in one go, of each status: they may be long.
+const STOPPED_AT_ONCE: i64 = 100;
+/// Tasks that a STOP tells of by name.
+const NAMED: usize = 100;
 
 /// A message, and what can be known of it beforehand.
 #[derive(Debug)]
@@ -155,20 +157,12 @@ async fn interrupt(asked: &mut Asking<'_>, known: &Known, batch: &mut Batch<'_>)
     let id = number(batch);
     let mut position = 1 + ahead(&asked.what, batch).await?;
     batch.tx.add_tasks(batch.home, &[asked.what.fresh(id, batch.now)]).await?;
-    let running = batch.tx.running_tasks(batch.home, &asked.what.task.target, MOST_STOPPED).await?;
-    let mut stopped = Vec::with_capacity(running.len());
-    for kept in running {
-        let mut kept = batch.met(kept);
-        if super::settle::end(batch, &mut kept, Act::Cancel, Kind::Cancelled, &format!("stopped by {id}")) {
-            stopped.push(kept.task.id);
-        }
-    }
+    let stopped = stop_all(&asked.what.task.target, &format!("stopped by {id}"), batch).await?;
     if asked.what.call == Call::Stop
         && let Some(kept) = batch.tx.task(batch.home, id).await?
     {
         let mut kept = batch.met(kept);
-        let names: Vec<String> = stopped.iter().map(TaskId::to_string).collect();
-        let result = if names.is_empty() { "nothing ran".to_owned() } else { format!("stopped {}", names.join(", ")) };
+        let result = what_stopped(&stopped);
         // Nobody has to take it: it is as if somebody had, and were done.
         batch.act(&mut kept, Act::Claim);
         batch.act(&mut kept, Act::Complete);
@@ -180,4 +174,35 @@ async fn interrupt(asked: &mut Asking<'_>, known: &Known, batch: &mut Batch<'_>)
     batch.write_tasks().await?;
     asked.done = Some(Ok(Sent::Queued { id, position, stopped }));
     Ok(())
+}
+
+/// Ends all that runs on a target, however many there are; their ids in order.
+async fn stop_all(target: &str, why: &str, batch: &mut Batch<'_>) -> Result<Vec<TaskId>, StoreError> {
+    let mut stopped = Vec::new();
+    loop {
+        let before = stopped.len();
+        let running = batch.tx.running_tasks(batch.home, target, STOPPED_AT_ONCE).await?;
+        let were_all = i64::try_from(running.len()).is_ok_and(|found| found < STOPPED_AT_ONCE);
+        for kept in running {
+            let mut kept = batch.met(kept);
+            if super::settle::end(batch, &mut kept, Act::Cancel, Kind::Cancelled, why) {
+                stopped.push(kept.task.id);
+            }
+        }
+        batch.write_tasks().await?;
+        stopped[before..].iter().for_each(|id| batch.forget(*id));
+        if were_all || stopped.len() == before {
+            stopped.sort_unstable();
+            return Ok(stopped);
+        }
+    }
+}
+
+fn what_stopped(stopped: &[TaskId]) -> String {
+    let names = stopped.iter().take(NAMED).map(TaskId::to_string).collect::<Vec<_>>().join(", ");
+    match stopped.len() {
+        0 => "nothing ran".to_owned(),
+        all if all > NAMED => format!("stopped {names} and {} more", all - NAMED),
+        _ => format!("stopped {names}"),
+    }
 }

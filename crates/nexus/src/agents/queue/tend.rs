@@ -13,6 +13,7 @@ use super::batch::Batch;
 use super::writer::Change;
 use super::{Queue, QueueError};
 use crate::agents::task::{Act, Kind};
+use crate::store::StoreError;
 use crate::store::tasks::Kept;
 
 /// Tasks of one sweep: other changes come in between.
@@ -23,11 +24,13 @@ const UPDATES_AT_ONCE: i64 = 500;
 const LOOK: Duration = Duration::from_secs(30);
 /// And at most so often, however much it tells.
 const SOON: Duration = Duration::from_secs(1);
+/// Why a task is given up that was not finished in time.
+const LATE: &str = "its deadline passed";
 const PRUNE_EVERY_MS: i64 = 600_000;
 /// After a failure.
 const PAUSE: Duration = Duration::from_secs(5);
 /// When the clock on the wall has moved so much more than time has passed, it was set, or the machine slept.
-const JUMP_MS: i64 = 5_000;
+pub const JUMP_MS: i64 = 5_000;
 
 /// Every lease begins anew: nobody could be heard for a while.
 #[derive(Debug)]
@@ -37,13 +40,19 @@ impl Change for Grace {
     type Done = ();
 
     async fn make(&self, batch: &mut Batch<'_>) -> Result<(), QueueError> {
-        batch.write_tasks().await?;
-        batch.tx.renew_all(batch.home, batch.now.as_millisecond()).await?;
-        // What this transaction has read of leases is older.
-        batch.forget_all();
+        batch.ears.take_missed();
+        renew_all(batch).await?;
         batch.next_due = Some(batch.tx.next_due(batch.home).await?);
         Ok(())
     }
+}
+
+async fn renew_all(batch: &mut Batch<'_>) -> Result<(), StoreError> {
+    batch.write_tasks().await?;
+    batch.tx.renew_all(batch.home, batch.now.as_millisecond()).await?;
+    // What this transaction has read of leases is older.
+    batch.forget_all();
+    Ok(())
 }
 
 #[derive(Debug)]
@@ -58,45 +67,55 @@ pub enum Swept {
 }
 
 impl Change for Sweep {
-    type Done = Swept;
+    /// With what was done, for the record.
+    type Done = (Swept, Vec<String>);
 
-    async fn make(&self, batch: &mut Batch<'_>) -> Result<Swept, QueueError> {
+    async fn make(&self, batch: &mut Batch<'_>) -> Result<(Swept, Vec<String>), QueueError> {
+        // Whoever could not be heard has not been silent. If this is not written either, they were missed again.
+        if batch.ears.take_missed() {
+            renew_all(batch).await?;
+        }
         batch.write_tasks().await?;
         let now_ms = batch.now.as_millisecond();
         let late = batch.tx.late_tasks(batch.home, now_ms, AT_ONCE).await?;
-        let mut found = late.len();
+        let (mut found, mut done) = (late.len(), Vec::new());
         for kept in late {
             let mut kept = batch.met(kept);
-            super::settle::end(batch, &mut kept, Act::GiveUp, Kind::Dead, "its deadline passed");
+            super::settle::end(batch, &mut kept, Act::GiveUp, Kind::Dead, LATE);
+            done.push(format!("{} is dead: {LATE}", kept.task.id));
         }
         batch.write_tasks().await?;
         let silent = batch.tx.silent_tasks(batch.home, now_ms, AT_ONCE).await?;
         found = found.max(silent.len());
         for kept in silent {
             let kept = batch.met(kept);
-            fall_silent(batch, kept);
+            done.push(fall_silent(batch, kept));
         }
         batch.write_tasks().await?;
         batch.next_due = Some(batch.tx.next_due(batch.home).await?);
-        Ok(if found < usize::try_from(AT_ONCE).unwrap_or_default() { Swept::All } else { Swept::Some })
+        let swept = if found < usize::try_from(AT_ONCE).unwrap_or_default() { Swept::All } else { Swept::Some };
+        Ok((swept, done))
     }
 }
 
-/// Its claimer was not heard in time.
-fn fall_silent(batch: &mut Batch<'_>, mut kept: Kept) {
+/// Its claimer was not heard in time. Tells what that means for it.
+fn fall_silent(batch: &mut Batch<'_>, mut kept: Kept) -> String {
     let seconds = (kept.lease_ms.unwrap_or_default() + 999) / 1_000;
     let why = format!("its worker was not heard for {seconds} s");
     let (attempts, most) = (kept.task.attempts, kept.task.max_attempts);
     if attempts >= most {
         super::settle::end(batch, &mut kept, Act::GiveUp, Kind::Dead, &why);
-        return;
+        return format!("{} is dead: {why}", kept.task.id);
     }
-    // The claim stays: until somebody else takes the task, its claimer may be heard again.
+    // The claim stays, and its question: until somebody else takes the task, its claimer may be heard again.
     batch.act(&mut kept, Act::Requeue);
-    (kept.task.lease_until, kept.task.question) = (None, None);
+    kept.task.lease_until = None;
     kept.task.reason = Some(why.clone());
     batch.put(&kept);
-    batch.tell(&kept, Kind::Note, format!("{why}; it waits again, {attempts} of {most} attempts are used"));
+    let told = format!("{why}; it waits again, {attempts} of {most} attempts are used");
+    let recorded = format!("{}: {told}", kept.task.id);
+    batch.tell(&kept, Kind::Note, told);
+    recorded
 }
 
 /// A step of taking away what was finished before a moment.
@@ -198,7 +217,9 @@ impl Queue {
             self.ask(Grace).await?;
             *grace = false;
         }
-        if self.ask(Sweep).await? == Swept::Some {
+        let (swept, done) = self.ask(Sweep).await?;
+        done.iter().for_each(|words| self.witness.note(words));
+        if swept == Swept::Some {
             return Ok(Swept::Some);
         }
         let passed = clock::monotonic_ms();

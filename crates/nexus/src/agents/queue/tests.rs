@@ -16,6 +16,8 @@ use crate::store::tests::own_database;
 
 mod life;
 mod model;
+mod outage;
+mod questions;
 mod several;
 
 /// A queue with a clock that stands still.

@@ -17,6 +17,7 @@ use super::batch::{Batch, Committed};
 use super::clock::Clock;
 use super::ears::Ears;
 use super::send::{self, Sending};
+use super::tend::JUMP_MS;
 use crate::agents::bell::Bell;
 use crate::store::{Store, StoreError};
 
@@ -183,7 +184,22 @@ impl Writer {
         }
     }
 
+    /// Notes when nobody can be heard: beats that are not written are no silence.
     async fn attempt(&self, ops: &mut [Op]) -> Result<Committed, Failed> {
+        let began_ms = self.clock.now_ms();
+        let done = self.attempt_once(ops).await;
+        let missed = match &done {
+            Ok(_) => (self.clock.now_ms() - began_ms).abs() > JUMP_MS,
+            Err(Failed::Shut(_)) => true,
+            Err(Failed::Refused(error)) => !is_of_one(error),
+        };
+        if missed {
+            self.ears.miss();
+        }
+        done
+    }
+
+    async fn attempt_once(&self, ops: &mut [Op]) -> Result<Committed, Failed> {
         let now = self.clock.now();
         let mut batch = Batch::begin(&self.store, &self.home, now, &self.ears).await.map_err(Failed::Shut)?;
         if let Err(error) = make_all(ops, &mut batch).await {
@@ -212,6 +228,15 @@ impl Writer {
         }
         ops.into_iter().for_each(Op::tell);
         self.bell.ring(&rung);
+    }
+}
+
+/// Whether a failure has to do with what was to be written, and not with the store.
+fn is_of_one(error: &StoreError) -> bool {
+    match error {
+        StoreError::BadTask { .. } | StoreError::Raced { .. } => true,
+        StoreError::Query(sqlx::Error::Database(error)) => error.kind() != sqlx::error::ErrorKind::Other,
+        _ => false,
     }
 }
 

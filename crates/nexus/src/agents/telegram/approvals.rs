@@ -16,7 +16,7 @@ use nexus_core::text;
 
 use super::Bot;
 use super::incoming::{Press, User};
-use super::sender::{Say, Unsaid};
+use super::sender::{Say, Unsaid, Worth};
 use super::split;
 
 /// Questions that are shown at once; a model that asks for more does not flood the operator's phone.
@@ -121,7 +121,8 @@ impl Desk {
                 }
                 prompts.insert(code.clone(), Prompt { text: text.clone(), message: None });
             }
-            let said = self.bot.outbox.say(Say { markup: Some(buttons(&shown)), ..Say::new(self.chat, text) }).await;
+            let say = Say { markup: Some(buttons(&shown)), ..Say::new(self.chat, text) };
+            let said = self.bot.outbox.say(say, Worth::Minutes).await;
             let mut prompts = self.bot.prompts.0.lock();
             match said {
                 // It may have been answered already.
@@ -150,14 +151,15 @@ impl Desk {
 
 impl Bot {
     /// Somebody has pressed a button.
-    pub async fn pressed(self: &Arc<Self>, press: Press) {
+    pub async fn pressed(self: &Arc<Self>, press: &Press) {
         let Some(message) = &press.message else { return };
         if !self.access.believes(&press.from, &message.chat) {
             return;
         }
         let chat = message.chat.id;
-        let asked = press.data.as_deref().and_then(Button::parse).filter(|_| Some(chat) == self.operator);
-        let Some((code, button)) = asked else { return self.answer(&press, "that button does nothing here") };
+        let desk = self.operator.map(|chat| self.places.now(chat));
+        let asked = press.data.as_deref().and_then(Button::parse).filter(|_| Some(chat) == desk);
+        let Some((code, button)) = asked else { return self.answer(press, "that button does nothing here") };
         let settled = self.settle(&code, button, &press.from).await;
         let prompt = match &settled {
             // Nothing was decided: the question stays.
@@ -172,7 +174,7 @@ impl Bot {
             Err(NotSettled::Unknown(_)) => "waits no longer: answered elsewhere, or its time was over".to_owned(),
             Err(error) => error.to_string(),
         };
-        self.answer(&press, &outcome);
+        self.answer(press, &outcome);
         if let Some(text) = prompt {
             self.replace(chat, Some(message.message_id), &text, &format!("— {outcome}"));
         }
@@ -203,7 +205,7 @@ impl Bot {
         let text = format!("{text}\n\n{outcome}");
         let (bot, say) = (self.clone(), Say { instead_of: message, ..Say::new(chat, text) });
         self.aside("an outcome in Telegram", async move {
-            if let Err(unsaid) = bot.outbox.say(say).await {
+            if let Err(unsaid) = bot.outbox.say(say, Worth::Minutes).await {
                 warn!("a question in the Telegram chat {chat} still shows its buttons: {unsaid}");
             }
         });

@@ -9,8 +9,8 @@ use tracing::{info, warn};
 use super::client::Trouble;
 use crate::agents::Queue;
 
-/// The channel's name in `queue_status`.
-pub const CHANNEL: &str = "telegram";
+/// The channel's name in `queue_status`. No target can have it.
+pub const CHANNEL: &str = "telegram bot";
 
 /// What is wrong, if anything.
 #[derive(Debug)]

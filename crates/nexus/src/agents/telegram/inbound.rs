@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
+use thiserror::Error;
 use tracing::warn;
 
 use nexus_core::session::Transport;
@@ -11,9 +12,10 @@ use nexus_core::text;
 
 use super::commands::{Command, HELP};
 use super::incoming::{Incoming, Message, What};
-use super::sender::Say;
+use super::once::Deed;
+use super::sender::{Say, Unsaid, Worth};
 use super::{Bot, words};
-use crate::agents::queue::QueueError;
+use crate::agents::queue::{Chosen, QueueError};
 use crate::agents::task::{Status, Task, TaskId};
 use crate::agents::voice::{Refused, Voice};
 
@@ -34,9 +36,11 @@ const LONGEST_TEXT: usize = 20_000;
 
 /// One message, with what is known of it.
 #[derive(Debug)]
-struct Heard<'a> {
+pub(super) struct Heard<'a> {
     message: &'a Message,
     voice: Voice,
+    /// The number of the update that brought it.
+    pub number: i64,
     /// Taken once under this name, however often it comes.
     source: String,
 }
@@ -51,33 +55,51 @@ enum Topic {
     Nothing,
 }
 
+/// What was said is not kept, since the hub could not: it is to be done again.
+#[derive(Debug, Error)]
+#[error("what was said is not kept: {0}")]
+pub struct NotStored(String);
+
 impl Bot {
     /// Does what an update wants. Comes back when that is stored.
-    pub async fn handle(self: &Arc<Self>, update: Incoming) {
+    pub async fn handle(self: &Arc<Self>, update: &Incoming) -> Result<(), NotStored> {
         let number = update.number;
-        let (message, edited) = match update.what {
+        let (message, edited) = match &update.what {
             Some(What::Said(message)) => (message, false),
             Some(What::Edited(message)) => (message, true),
-            Some(What::Pressed(press)) => return self.pressed(press).await,
-            None => return,
+            Some(What::Pressed(press)) => {
+                self.pressed(press).await;
+                return Ok(());
+            }
+            None => return Ok(()),
         };
-        let Some(from) = &message.from else { return };
+        let Some(from) = &message.from else { return Ok(()) };
         if !self.access.believes(from, &message.chat) {
-            return;
+            return Ok(());
         }
         if let Some(to) = message.migrate_to_chat_id {
-            return self.places.moved(message.chat.id, to).await;
+            self.places.moved(message.chat.id, to).await;
+            return Ok(());
         }
         let source = format!("tg:{}:{number}", self.id);
-        let heard = Heard { message: &message, voice: self.voice(from.id), source };
+        let heard = Heard { message, voice: self.voice(from.id), number, source };
         let said = match edited {
             true => self.edited(&heard).await,
             false => self.said(&heard).await,
         };
         match said {
-            Ok(Some(words)) => self.reply(&message, words, None),
+            Ok(Some(words)) => self.reply(message, words, None),
             Ok(None) => {}
-            Err(refused) => self.reply(&message, refused.to_string(), None),
+            Err(Refused::Failed(why)) => return Err(NotStored(why)),
+            Err(refused) => self.reply(message, refused.to_string(), None),
+        }
+        Ok(())
+    }
+
+    /// It is not kept, and never will be: whoever said it is told.
+    pub fn lets_go(self: &Arc<Self>, update: &Incoming, why: &NotStored) {
+        if let Some(What::Said(message) | What::Edited(message)) = &update.what {
+            self.reply(message, why.to_string(), None);
         }
     }
 
@@ -121,24 +143,20 @@ impl Bot {
         if content.trim().is_empty() {
             return Ok(None);
         }
-        let topic = match self.topic(heard.message).await {
-            Ok(topic) => topic,
-            Err(error) => return Ok(Some(format!("that was not kept: {error}"))),
-        };
-        match topic {
-            Topic::Task(task) if !self.serves(&task) => match task.status {
-                Status::InputRequired => {
-                    let id = task.id.to_string();
-                    heard.call("answer_task", json!({ "id": id, "answer": content })).await?;
-                    Ok(Some(format!("#{id} has your answer")))
+        match self.topic(heard.message).await? {
+            Topic::Task(task) if !self.serves(&task) => {
+                let answer = Deed::Answer(&content);
+                if task.status == Status::InputRequired || self.did(heard, task.id, answer).await? {
+                    self.once(heard, task.id, answer).await?;
+                    return Ok(Some(format!("#{} has your answer", task.id)));
                 }
-                status => Ok(Some(format!(
+                Ok(Some(format!(
                     "#{} is {} and does not wait for an answer; /send {} makes a new task",
                     task.id,
-                    status.as_str().replace('_', " "),
+                    task.status.as_str().replace('_', " "),
                     task.target
-                ))),
-            },
+                )))
+            }
             Topic::Task(task) => {
                 let (id, target) = (task.id.to_string(), &*task.target);
                 let args = json!({ "target": target, "task": id, "content": content, "source": heard.source });
@@ -156,7 +174,6 @@ impl Bot {
     }
 
     async fn obey(self: &Arc<Self>, heard: &Heard<'_>, command: Command) -> Result<Option<String>, Refused> {
-        let id = |task: TaskId| task.to_string();
         let which = "which task? Reply to it, or give its id: t5";
         Ok(Some(match command {
             Command::Help => HELP.to_owned(),
@@ -172,27 +189,23 @@ impl Bot {
                 words::tasks(&heard.call("list_tasks", args).await?)
             }
             Command::Send { target, text } => return self.send_task(heard, &target, &text).await,
-            Command::Cancel { task, reason } => match self.replied(task, heard.message).await {
+            Command::Cancel { task, reason } => match self.replied(task, heard.message).await? {
                 Some(task) => {
-                    let mut args = json!({ "id": id(task) });
-                    if let Some(reason) = reason {
-                        args["reason"] = reason.into();
-                    }
-                    heard.call("cancel_task", args).await?;
+                    self.once(heard, task, Deed::Cancel(reason.as_deref())).await?;
                     format!("#{task} is cancelled")
                 }
                 None => which.to_owned(),
             },
-            Command::Retry { task } => match self.replied(task, heard.message).await {
+            Command::Retry { task } => match self.replied(task, heard.message).await? {
                 Some(task) => {
-                    heard.call("retry_task", json!({ "id": id(task) })).await?;
+                    self.once(heard, task, Deed::Retry).await?;
                     format!("#{task} waits again")
                 }
                 None => which.to_owned(),
             },
-            Command::Answer { task, text } => match self.replied(task, heard.message).await {
+            Command::Answer { task, text } => match self.replied(task, heard.message).await? {
                 Some(task) => {
-                    heard.call("answer_task", json!({ "id": id(task), "answer": text::clean(&text) })).await?;
+                    self.once(heard, task, Deed::Answer(&text)).await?;
                     format!("#{task} has your answer")
                 }
                 None => which.to_owned(),
@@ -212,10 +225,10 @@ impl Bot {
         text: &str,
     ) -> Result<String, Refused> {
         let task = match task {
-            Some(task) => self.queue.task(task).await.ok().flatten(),
-            None => match self.topic(heard.message).await {
-                Ok(Topic::Task(task)) => Some(*task),
-                _ => None,
+            Some(task) => self.queue.task(task).await?,
+            None => match self.topic(heard.message).await? {
+                Topic::Task(task) => Some(*task),
+                Topic::Target(_) | Topic::Nothing => None,
             },
         };
         let Some(task) = task else { return Ok("which task? Reply to it, or give its id: t5".to_owned()) };
@@ -253,10 +266,10 @@ impl Bot {
     }
 
     /// The task that is named, or else the one that is replied to.
-    async fn replied(&self, named: Option<TaskId>, message: &Message) -> Option<TaskId> {
+    async fn replied(&self, named: Option<TaskId>, message: &Message) -> Result<Option<TaskId>, QueueError> {
         match named {
-            Some(task) => Some(task),
-            None => self.about(message).await.ok().flatten(),
+            Some(task) => Ok(Some(task)),
+            None => self.about(message).await,
         }
     }
 
@@ -287,7 +300,7 @@ impl Bot {
         }
         let chat = message.chat.id;
         let own = match message.topic() {
-            Some(topic) => self.topics.target(chat, topic).await,
+            Some(topic) => self.topics.target(chat, topic).await?,
             None => None,
         };
         let here: Vec<Arc<str>> = match &own {
@@ -296,13 +309,20 @@ impl Bot {
         };
         let mut running = Vec::new();
         for target in &here {
-            running.extend(self.queue.running(target).await?);
+            running.extend(self.newest(target, &[Status::InProgress]).await?);
+            running.extend(self.newest(target, &[Status::Acknowledged, Status::InputRequired]).await?);
         }
         Ok(match (current(running), here.into_iter().next()) {
             (Some(task), _) => Topic::Task(Box::new(task)),
             (None, Some(target)) => Topic::Target(target),
             (None, None) => Topic::Nothing,
         })
+    }
+
+    /// The newest task of a target that stands so. There can be thousands, and long ones.
+    async fn newest(&self, target: &Arc<str>, status: &[Status]) -> Result<Vec<Task>, QueueError> {
+        let (target, status) = (Some(target.clone()), Some(status.to_vec()));
+        self.queue.tasks(&Chosen { target, status, before: None, limit: 1 }).await
     }
 
     /// Whether a task was given to somebody in Telegram.
@@ -327,31 +347,31 @@ impl Bot {
         self.tasks.spawn("a reply in Telegram", async move {
             let _place = place;
             let stop = bot.tasks.stopping();
+            let chat = say.chat;
             tokio::select! {
-                () = bot.tell(say, &words, task) => {}
+                told = bot.tell(say, &words, task, Worth::Minutes) => if let Err(unsaid) = told {
+                    warn!("a reply in the Telegram chat {chat} was not sent: {unsaid}");
+                },
                 () = stop.cancelled() => {}
             }
         });
     }
 
     /// Says it in as many messages as it takes.
-    pub async fn tell(&self, say: Say, words: &str, task: Option<TaskId>) {
+    pub async fn tell(&self, say: Say, words: &str, task: Option<TaskId>, worth: Worth) -> Result<(), Unsaid> {
         let _posting = task.map(|_| self.posting.begin());
         for text in words::bounded(words) {
-            match self.outbox.say(Say { text, ..say.clone() }).await {
-                Ok(said) => {
-                    if let Some(task) = task {
-                        self.posted(said.chat, said.message, task).await;
-                    }
-                }
-                Err(unsaid) => return warn!("a message to the Telegram chat {} was not sent: {unsaid}", say.chat),
+            let said = self.outbox.say(Say { text, ..say.clone() }, worth).await?;
+            if let Some(task) = task {
+                self.posted(said.chat, said.message, task).await;
             }
         }
+        Ok(())
     }
 }
 
 impl Heard<'_> {
-    async fn call(&self, tool: &str, args: Value) -> Result<Value, Refused> {
+    pub async fn call(&self, tool: &str, args: Value) -> Result<Value, Refused> {
         let args = match args {
             Value::Object(args) => args,
             _ => Map::new(),

@@ -10,13 +10,13 @@ use tracing::warn;
 use nexus_core::Chain;
 
 use super::pause::Pause;
-use super::sender::Say;
+use super::sender::{Say, Unsaid, Worth};
 use super::{Bot, words};
 use crate::agents::queue::{QueueError, Topic, Wanted};
 use crate::agents::task::{Kind, Task, TaskId};
 
-/// In whose name is kept how far it has read.
-const READER: &str = "telegram";
+/// In whose name is kept how far it has read. No key can have it.
+const READER: &str = "telegram:notices";
 /// What comes within this is looked at together.
 const GATHER: Duration = Duration::from_millis(100);
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
@@ -130,7 +130,15 @@ impl Notices {
         let update = self.bot.queue.updates(&wanted).await?.pop().filter(|update| update.seq == seq);
         let Some(words) = update.and_then(|update| words::notice(&task, kind, &update.content)) else { return Ok(()) };
         for say in places {
-            self.bot.tell(say, &words, Some(id)).await;
+            let chat = say.chat;
+            match self.bot.tell(say, &words, Some(id), Worth::Always).await {
+                Ok(()) => {}
+                Err(unsaid @ (Unsaid::Never(_) | Unsaid::Blocked(_))) => {
+                    warn!("what became of {id} is not told in the Telegram chat {chat}: {unsaid}");
+                }
+                // The hub ends; it is told when it is back.
+                Err(Unsaid::Late | Unsaid::Ending) => return std::future::pending().await,
+            }
         }
         self.read = seq;
         self.keep_place().await

@@ -21,6 +21,9 @@ const SLOW: Duration = Duration::from_secs(60);
 /// Nobody should answer faster than this that there is nothing; who does is not asked without end.
 const NOTHING_NEW: Duration = Duration::from_secs(1);
 
+/// Tries of one update that the store does not take although it takes other things: about half an hour.
+const MOST_VAIN: u32 = 40;
+
 /// The number of the next update, and when the last one came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Offset {
@@ -60,12 +63,12 @@ impl Poller {
     /// Runs until it is dropped.
     pub async fn run(mut self) {
         self.introduce().await;
-        let kept = self.bot.store.remembered(&self.name()).await;
-        self.offset = kept
-            .inspect_err(|error| warn!("where the Telegram bot was: {}", Chain(error)))
-            .ok()
-            .flatten()
-            .and_then(|kept| Offset::parse(&kept));
+        self.offset = loop {
+            match self.bot.store.remembered(&self.name()).await {
+                Ok(kept) => break kept.as_deref().and_then(Offset::parse),
+                Err(error) => self.wait_for_store(format!("where it was is not known: {}", Chain(&error))).await,
+            }
+        };
         loop {
             let (asked, from) = (Instant::now(), self.offset.and_then(|offset| offset.to_ask(clock::now_ms())));
             match self.bot.client.updates(from, self.wait).await {
@@ -110,18 +113,41 @@ impl Poller {
         if self.offset.is_some_and(|offset| offset.next > update.number && offset.to_ask(clock::now_ms()).is_some()) {
             return;
         }
-        let number = update.number;
-        self.bot.handle(update).await;
+        self.carry_out(&update).await;
         if self.stop.is_cancelled() {
             // It may have been refused because the hub ends. It comes again, and counts once.
             return std::future::pending().await;
         }
-        let offset = Offset { next: number + 1, came_ms: clock::now_ms() };
-        self.offset = Some(offset);
+        let offset = Offset { next: update.number + 1, came_ms: clock::now_ms() };
         let kept = format!("{} {}", offset.next, offset.came_ms);
-        if let Err(error) = self.bot.store.remember(&self.name(), &kept).await {
-            warn!("how far the Telegram bot has read is not kept: {}", Chain(&error));
+        while let Err(error) = self.bot.store.remember(&self.name(), &kept).await {
+            self.wait_for_store(format!("how far it has read is not kept: {}", Chain(&error))).await;
         }
+        self.offset = Some(offset);
+        self.pause.reset();
+    }
+
+    /// Does what an update wants, again and again until that is stored. Those behind it wait with Telegram.
+    async fn carry_out(&mut self, update: &Incoming) {
+        let mut vain = 0;
+        while let Err(why) = self.bot.handle(update).await {
+            if vain >= MOST_VAIN {
+                warn!("an update of the Telegram bot is let go: {why}");
+                return self.bot.lets_go(update, &why);
+            }
+            self.wait_for_store(why.to_string()).await;
+            // A store that is ill is waited for without end. One that takes all but this is not ill.
+            let trying = format!("telegram:trying:{}:{}", self.bot.home, self.bot.id);
+            if self.bot.store.remember(&trying, &update.number.to_string()).await.is_ok() {
+                vain += 1;
+            }
+        }
+    }
+
+    async fn wait_for_store(&mut self, why: String) {
+        self.wait = Wait::No;
+        self.bot.health.hears(Some(why)).await;
+        sleep(self.pause.next()).await;
     }
 
     async fn recover(&mut self, trouble: Trouble) {

@@ -23,14 +23,14 @@ use crate::agents::task::{Task, TaskId};
 use crate::store::StoreError;
 
 /// Between Telegram's answer and the store's.
-pub const MOMENT: Duration = Duration::from_secs(2);
+pub const MOMENT: Duration = Duration::from_secs(5);
 /// Nobody needs to tell of a new task for it to be found.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
 /// A chat that does not let the bot in is tried again, after this at first.
 const SHUT: Duration = Duration::from_secs(60);
 const LONGEST_SHUT: Duration = Duration::from_secs(1_800);
-/// Tasks are claimed in this name.
-const CARRIER: &str = "telegram";
+/// Tasks are claimed in this name. No key can have it.
+const CARRIER: &str = "telegram:bot";
 
 /// Whether something is being posted right now.
 #[derive(Debug, Default)]
@@ -109,6 +109,8 @@ impl Poster {
             self.bot.queue.heard(&self.target, Some(told.to_owned())).await;
             return;
         }
+        // What was wrong with it before this start may have been mended.
+        self.bot.queue.heard(&self.target, self.bot.places.trouble(&self.target)).await;
         let (mut pause, mut shut) = (Pause::default(), SHUT);
         loop {
             changes.borrow_and_update();

@@ -45,6 +45,15 @@ impl Say {
     }
 }
 
+/// For how long something is worth saying.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Worth {
+    /// Who asked for it does not wait longer.
+    Minutes,
+    /// It is told whenever that goes.
+    Always,
+}
+
 /// Where it stands now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Said {
@@ -103,8 +112,11 @@ impl Outbox {
         on_its_way
     }
 
-    /// Says it within some minutes, or not at all.
-    pub async fn say(&self, say: Say) -> Result<Said, Unsaid> {
+    /// Says it for as long as it is worth saying.
+    pub async fn say(&self, say: Say, worth: Worth) -> Result<Said, Unsaid> {
+        if worth == Worth::Always {
+            return self.hand_in(say).await.await.unwrap_or(Err(Unsaid::Ending));
+        }
         let (said, on_its_way) = oneshot::channel();
         let handing = self.0.send(Job { say, until: Some(Instant::now() + STALE), said });
         match timeout(STALE, handing).await {
@@ -241,4 +253,29 @@ impl Sender {
 fn is_about_topic(reason: &str) -> bool {
     let reason = reason.to_ascii_lowercase();
     ["message thread not found", "topic_closed", "topic_deleted", "topic_id_invalid"].iter().any(|r| reason.contains(r))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn what_is_always_worth_saying_waits_without_end() {
+        check(Worth::Always, false).await;
+        check(Worth::Minutes, true).await;
+
+        async fn check(worth: Worth, ends: bool) {
+            let (outbox, Inbox(mut inbox)) = Outbox::new();
+            let said = Ok(Said { chat: 1, message: 2, topic_gone: false });
+            let answer = async {
+                let job = inbox.recv().await.unwrap();
+                assert_eq!(job.until.is_some(), ends, "{worth:?}");
+                job.said.send(said.clone()).unwrap();
+            };
+            let (told, ()) = tokio::join!(outbox.say(Say::new(1, "x"), worth), answer);
+            assert_eq!(told, said);
+            drop(inbox);
+            assert_eq!(outbox.say(Say::new(1, "x"), worth).await, Err(Unsaid::Ending));
+        }
+    }
 }

@@ -8,7 +8,7 @@ use tracing::warn;
 
 use super::client::{Client, Trouble};
 use super::places::Places;
-use crate::store::Store;
+use crate::store::{Store, StoreError};
 
 /// Which topic is whose.
 #[derive(Debug)]
@@ -64,22 +64,22 @@ impl Topics {
     }
 
     /// Which target a topic is of.
-    pub async fn target(&self, chat: i64, topic: i64) -> Option<Arc<str>> {
+    pub async fn target(&self, chat: i64, topic: i64) -> Result<Option<Arc<str>>, StoreError> {
         let here: Vec<_> = self.places.targets(chat).map(|(name, topic)| (name.clone(), topic)).collect();
         if let Some((name, _)) = here.iter().find(|(_, configured)| *configured == Some(topic)) {
-            return Some(name.clone());
+            return Ok(Some(name.clone()));
         }
         for (name, _) in here.into_iter().filter(|(_, configured)| configured.is_none()) {
             let known = self.made.lock().get(&(chat, name.clone())).copied().flatten();
-            let remembered = async {
-                let kept = self.store.remembered(&self.name(chat, &name)).await.ok().flatten();
-                kept.and_then(|topic| topic.parse().ok())
+            let known = match known {
+                Some(known) => Some(known),
+                None => self.store.remembered(&self.name(chat, &name)).await?.and_then(|topic| topic.parse().ok()),
             };
-            if known.or(remembered.await) == Some(topic) {
-                return Some(name);
+            if known == Some(topic) {
+                return Ok(Some(name));
             }
         }
-        None
+        Ok(None)
     }
 
     /// It is not there any more: the next task gets a new one.

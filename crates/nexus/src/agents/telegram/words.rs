@@ -224,11 +224,11 @@ pub mod tests {
     fn replies_of_tools_become_words() {
         let reply = json!({ "pending": 2, "in_progress": 1, "dead": 0, "targets": [
             { "target": "homelab", "pending": 2, "in_progress": 1, "input_required": 1, "current_task": "look\nat it",
-              "deaf": true }], "channels": [{ "name": "telegram", "deaf": true, "trouble": "another program" }] });
+              "deaf": true }], "channels": [{ "name": "telegram bot", "deaf": true, "trouble": "another program" }] });
         assert_eq!(
             status(&reply),
             "2 waiting, 1 in progress, 0 dead\n\nhomelab: 2 waiting, 1 in progress, 1 with a question\n  now: look at \
-             it\n  nobody is there\n\nchannel telegram\n  trouble: another program"
+             it\n  nobody is there\n\nchannel telegram bot\n  trouble: another program"
         );
         let line = json!({ "tasks": [{ "id": "t3", "target": "a", "status": "in_progress", "first_line": "go" }] });
         assert_eq!(tasks(&line), "#t3 a, in progress: go\n");

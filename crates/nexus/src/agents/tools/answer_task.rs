@@ -17,6 +17,9 @@ pub struct AnswerTask {
     id: Id,
     /// What the agent is to know, at most 100,000 bytes.
     answer: Words,
+    /// Which question: the number of its update, or the `question_id` of `get_task`. If another one waits by then,
+    /// nothing is answered. Without it, whichever waits.
+    question_id: Option<i64>,
 }
 
 impl Tool<Bridge> for AnswerTask {
@@ -29,7 +32,8 @@ impl Tool<Bridge> for AnswerTask {
     }
 
     async fn run(self, bridge: &Bridge, cx: &CallCx) -> ToolResult<Now> {
-        let answered = bridge.queue.answer(self.id.0, self.answer.into_string(), cx.principal.id.as_str()).await;
+        let (answer, by) = (self.answer.into_string(), cx.principal.id.as_str());
+        let answered = bridge.queue.answer(self.id.0, self.question_id, answer, by).await;
         answered.map(Now::of).map_err(failed)
     }
 }

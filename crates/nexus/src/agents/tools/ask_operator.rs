@@ -3,19 +3,19 @@
 use nexus_core::prelude::*;
 use nexus_core::tool::{Hidden, Listed};
 
-use super::report::{self, About};
+use super::report;
 use super::vigil::Vigil;
 use super::words::{Chosen, Id, Said, Wait};
 use super::{failed, serving};
 use crate::agents::Bridge;
-use crate::agents::queue::{QueueError, Saying, Topic};
+use crate::agents::queue::{QueueError, Report, Saying, Topic};
 use crate::agents::task::{Status, TaskId};
 
 /// Asks whoever sent the task, and waits for the answer. The task is `input_required` until then.
 ///
-/// Ask one clear question, with the choices that you see and what you would do. If `answered` is false, nobody has
-/// answered yet: call again with the same `task` and the `question_id` of the reply to wait on, without asking again.
-/// You may be silent meanwhile. If `stop` is true, nobody wants the task any more: stop working on it.
+/// Ask one clear question at a time, with the choices that you see and what you would do. If `answered` is false,
+/// nobody has answered yet: call again with the same `task` and the `question_id` of the reply to wait on, without
+/// asking again. You may be silent meanwhile. If `stop` is true, nobody wants the task any more: stop working on it.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AskOperator {
@@ -73,8 +73,19 @@ impl Tool<Bridge> for AskOperator {
         let question = match (self.question_id, self.question) {
             (Some(question), _) => question,
             (None, Some(question)) => {
-                let about = About { task: Some(Id(task.id)), claim: self.claim, source: self.source };
-                report::report(bridge, cx, about, Saying::Ask, question.into_string(), None).await?.1.seq
+                let report = Report {
+                    task: task.id,
+                    who: serving::who(cx, claim),
+                    saying: Saying::Ask,
+                    content: question.into_string(),
+                    exit_code: None,
+                    source: serving::source(cx, self.source.as_ref().map(Chosen::as_str)),
+                };
+                cx.note(&task.id.to_string());
+                match bridge.queue.report(report).await {
+                    Ok(asked) => asked.seq,
+                    Err(error) => return Err(not_asked(bridge, error).await),
+                }
             }
             (None, None) => {
                 let hint = "give `question`, or the `question_id` of one that waits";
@@ -87,6 +98,19 @@ impl Tool<Bridge> for AskOperator {
                 return Ok(asked);
             }
         }
+    }
+}
+
+/// One question at a time: whoever asks another is told which one to wait for.
+async fn not_asked(bridge: &Bridge, error: QueueError) -> ToolError {
+    let QueueError::Conflict { task, .. } = error else { return failed(error) };
+    let waits = bridge.queue.task(task).await.ok().flatten().and_then(|task| task.question);
+    let error = failed(error);
+    match waits {
+        Some(question) => error.hint(format!(
+            "call again with `question_id` {question} and without `question` to wait for that answer, then ask this one"
+        )),
+        None => error,
     }
 }
 

@@ -63,8 +63,9 @@ impl TryFrom<u64> for LeaseSeconds {
 pub struct Claimed {
     /// Null: nothing waits.
     task: Option<TakenTask>,
-    /// How many more wait.
-    waiting: i64,
+    /// How many more wait. Missing if that could not be told.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    waiting: Option<i64>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -118,7 +119,11 @@ impl Tool<Bridge> for ClaimTask {
                 break task;
             }
         };
-        let waiting = waiting(bridge, target).await.map_err(failed)?;
+        if let Some(task) = &task {
+            cx.note(&task.id.to_string());
+        }
+        // The task is the caller's: nothing that comes after may take it away from the reply.
+        let waiting = waiting(bridge, target).await.ok();
         Ok(Claimed { task: task.map(|task| taken(task, claim.claim)), waiting })
     }
 }

@@ -66,6 +66,9 @@ pub struct WholeTask {
     /// What its agent asks; `answer_task` answers.
     #[serde(skip_serializing_if = "Option::is_none")]
     question: Option<String>,
+    /// The number of the question, for `answer_task`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    question_id: Option<i64>,
     /// What its agent said at the end.
     #[serde(skip_serializing_if = "Option::is_none")]
     result: Option<String>,
@@ -120,6 +123,7 @@ async fn question(bridge: &Bridge, task: &Task) -> Result<Option<String>, QueueE
 
 fn whole(task: Task, question: Option<String>, updates: Vec<ShownUpdate>) -> WholeTask {
     WholeTask {
+        question_id: task.question.filter(|_| question.is_some()),
         id: task.id.to_string(),
         target: task.target.to_string(),
         status: task.status,

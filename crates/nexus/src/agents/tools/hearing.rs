@@ -2,12 +2,12 @@
 
 use jiff::{SignedDuration, Timestamp};
 
+use super::shown::RUNNING;
 use crate::agents::queue::Channel;
 use crate::agents::targets::{Target, Way};
 use crate::agents::task::Task;
+use crate::agents::telegram::CHANNEL as TELEGRAM;
 
-/// The Telegram bot's channel.
-pub const TELEGRAM: &str = "telegram";
 /// Whoever is there is heard more often than this.
 const SILENCE: SignedDuration = SignedDuration::from_secs(120);
 
@@ -24,6 +24,15 @@ impl Hearing {
     pub fn of_channel(channel: &Channel, now: Timestamp) -> Self {
         let deaf = channel.trouble.is_some() || is_silent(channel.heard, now);
         Self { last_heard: channel.heard, deaf, trouble: channel.trouble.clone() }
+    }
+
+    /// How many of a target's running tasks are worth a look: only a worker is heard by its leases, and a chat may have
+    /// very many.
+    pub fn most_running(target: Option<&Target>) -> i64 {
+        match target.map(|target| &target.way) {
+            Some(Way::Worker) => RUNNING,
+            Some(Way::Telegram { .. } | Way::Webhook { .. }) | None => 1,
+        }
     }
 
     /// Of a target with these tasks running.

@@ -54,7 +54,8 @@ impl Tool<Bridge> for ListTargets {
         let channels = bridge.queue.channels().await.map_err(failed)?;
         let mut targets = Vec::new();
         for target in bridge.targets.iter() {
-            let running = bridge.queue.first_running(&target.name, shown::RUNNING).await.map_err(failed)?;
+            let most = Hearing::most_running(Some(target));
+            let running = bridge.queue.first_running(&target.name, most).await.map_err(failed)?;
             targets.push(listed(target, &Hearing::of_target(target, &channels, &running, clock::now())));
         }
         let default = bridge.targets.default().map(|target| target.name.to_string());

@@ -130,7 +130,7 @@ impl Tool<Bridge> for PeekTasks {
 }
 
 async fn peeked(bridge: &Bridge, target: &Target, running: Vec<RunningTask>) -> Result<Peeked, QueueError> {
-    let next = bridge.queue.next(&target.name, NEXT).await?;
+    let next = bridge.queue.first_waiting(&target.name, NEXT).await?;
     Ok(Peeked { waiting: waiting(bridge, target).await?, next: next.iter().map(next_task).collect(), running })
 }
 

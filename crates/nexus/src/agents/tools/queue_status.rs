@@ -140,12 +140,16 @@ async fn target_status(
         counts.iter().filter(|count| count.target == name && so(count.status)).map(|count| count.n).sum::<i64>()
     };
     let (pending, in_progress) = (count(|status| status == Status::Pending), count(Status::is_running));
+    let target = bridge.targets.get(name);
     let running: Vec<Task> = match in_progress {
         0 => Vec::new(),
-        _ => bridge.queue.first_running(name, shown::RUNNING).await?,
+        _ => bridge.queue.first_running(name, Hearing::most_running(target)).await?,
+    };
+    let current = match running.first() {
+        Some(first) => bridge.queue.task(first.id).await?,
+        None => None,
     };
     let oldest = if pending > 0 { bridge.queue.oldest_pending(name).await? } else { None };
-    let target = bridge.targets.get(name);
     let gone = Hearing { deaf: true, ..Hearing::default() };
     let hearing = target.map_or(gone, |target| Hearing::of_target(target, channels, &running, now));
     Ok(TargetStatus {
@@ -155,7 +159,7 @@ async fn target_status(
         in_progress,
         input_required: count(|status| status == Status::InputRequired),
         dead: count(|status| status == Status::Dead),
-        current_task: running.first().map(|task| cut(&task.content, SHOWN)),
+        current_task: current.map(|task| cut(&task.content, SHOWN)),
         oldest_pending_s: oldest.map(|oldest| now.duration_since(oldest).as_secs().max(0)),
         last_heard: hearing.last_heard.map(shown::time),
         deaf: hearing.deaf,

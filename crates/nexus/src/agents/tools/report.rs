@@ -37,6 +37,7 @@ pub async fn report(
 ) -> ToolResult<(TaskId, Reported)> {
     let claim = about.claim.as_ref().map(Chosen::as_str);
     let task = serving::meant(bridge, cx, about.task.map(|id| id.0), claim).await?.id;
+    cx.note(&task.to_string());
     let report = Report {
         task,
         who: serving::who(cx, claim),

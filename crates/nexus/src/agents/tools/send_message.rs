@@ -16,6 +16,8 @@ use crate::when;
 
 /// Characters of a message that the operator reads before they answer. The question shows the whole below it.
 const SHOWN: usize = 1_000;
+/// Stopped tasks that are named.
+const STOPPED: usize = 100;
 /// More attempts than this are a loop, not a plan.
 const MOST_ATTEMPTS: u32 = 100;
 
@@ -57,7 +59,7 @@ pub struct SendMessage {
 struct Deadline(String);
 
 #[derive(Debug, Error)]
-#[error("a deadline is a time to come, such as {0}")]
+#[error("a deadline is a time to come: {0}")]
 struct BadDeadline(String);
 
 #[derive(Debug, Error)]
@@ -110,9 +112,12 @@ pub struct Delivered {
     /// Where the one stands that is there already.
     #[serde(skip_serializing_if = "Option::is_none")]
     status: Option<Status>,
-    /// The running tasks that this message ended.
+    /// The running tasks that this message ended, the first hundred.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     stopped: Vec<String>,
+    /// How many more it ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stopped_more: Option<usize>,
 }
 
 impl Tool<Bridge> for SendMessage {
@@ -139,16 +144,21 @@ impl Tool<Bridge> for SendMessage {
             sender: cx.principal.id.as_str().to_owned(),
         };
         match bridge.queue.send(task).await.map_err(failed)? {
-            Sent::Queued { id, position, stopped } => Ok(Delivered {
-                queued: true,
-                reason: None,
-                id: id.to_string(),
-                target: target.name.to_string(),
-                position: Some(position),
-                status: None,
-                stopped: stopped.iter().map(ToString::to_string).collect(),
-            }),
+            Sent::Queued { id, position, stopped } => {
+                cx.note(&id.to_string());
+                Ok(Delivered {
+                    queued: true,
+                    reason: None,
+                    id: id.to_string(),
+                    target: target.name.to_string(),
+                    position: Some(position),
+                    status: None,
+                    stopped: stopped.iter().take(STOPPED).map(ToString::to_string).collect(),
+                    stopped_more: stopped.len().checked_sub(STOPPED).filter(|more| *more > 0),
+                })
+            }
             Sent::Duplicate { id } => {
+                cx.note(&format!("{id}, which is there already"));
                 let there = bridge.queue.task(id).await.map_err(failed)?;
                 let there = there.ok_or_else(|| failed(QueueError::Unknown(id)))?;
                 Ok(Delivered {
@@ -159,6 +169,7 @@ impl Tool<Bridge> for SendMessage {
                     position: None,
                     status: Some(there.status),
                     stopped: Vec::new(),
+                    stopped_more: None,
                 })
             }
         }

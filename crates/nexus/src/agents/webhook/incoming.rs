@@ -1,6 +1,7 @@
 //! What a webhook target's agent says: checked, and made a call of the same tools that an agent with a key has.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -14,6 +15,9 @@ use nexus_mcp::front::updates::{Signed, Taken, Updates};
 use super::sign::{Disbelieved, Seal};
 use super::{Hook, Hooks};
 use crate::agents::voice::Refused;
+
+/// When to send again what could not be kept.
+const COME_AGAIN: Duration = Duration::from_secs(5);
 
 /// The body of an update.
 #[derive(Debug, Deserialize)]
@@ -71,6 +75,10 @@ impl Hook {
                 Taken::Answered { status: 200, body: answer(&reply) }
             }
             Err(Refused::Said(why)) => refused(422, &why),
+            Err(Refused::Failed(why)) => {
+                warn!(target = %self.target, "an update of {} was not taken: {why}", self.target);
+                Taken::NotNow(COME_AGAIN)
+            }
             Err(error) => {
                 warn!(target = %self.target, "an update of {} was not taken: {}", self.target, Chain(&error));
                 refused(500, "the hub could not take it; send it again")

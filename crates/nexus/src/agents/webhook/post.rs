@@ -241,8 +241,9 @@ fn meaning(answer: &Answer) -> Came {
     let whose = match *status {
         200..300 => return Came::Taken,
         429 | 503 => Whose::Target,
-        408 | 409 | 425 => Whose::Letter,
-        400..500 => return Came::Refused(format!("it answers {said}")),
+        // These are about the letter itself. All else may pass: a proxy answers 404 while the agent behind it starts,
+        // and 401 or 403 until somebody has mended its secret.
+        400 | 410 | 413 | 415 | 422 => return Came::Refused(format!("it answers {said}")),
         _ => Whose::Letter,
     };
     Came::NotNow { why: format!("it answers {said}"), asked: *retry_after, whose }

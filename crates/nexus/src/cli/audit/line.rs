@@ -79,7 +79,7 @@ fn ink_of(outcome: &str) -> Ink {
     match outcome {
         "ok" | "approved" => Ink::Green,
         "error" | "failed" | "internal" | "abandoned" | "key_refused" | "denied" => Ink::Red,
-        "refused" | "cancelled" | "waiting" | "unknown_tool" | "pruned" | "key_level" => Ink::Yellow,
+        "refused" | "cancelled" | "waiting" | "unknown_tool" | "pruned" | "key_level" | "task" => Ink::Yellow,
         _ => Ink::Cyan,
     }
 }

@@ -75,7 +75,7 @@ impl<'a> Line<'a> {
                 }
                 Ok(Answer::Failed(why)) => {
                     refusals += 1;
-                    let why = anyhow::Error::msg(why);
+                    let why = anyhow::Error::msg(for_a_terminal(&why));
                     if refusals > MOST_REFUSALS {
                         return Err(why);
                     }
@@ -130,6 +130,12 @@ impl<'a> Line<'a> {
         followed.cursor.clone_from(&page.next_cursor);
         Ok(page)
     }
+}
+
+/// Hints name the tools of a model; here they are commands.
+fn for_a_terminal(words: &str) -> String {
+    let commands = [("`list_tasks`", "`nexus tasks`"), ("`get_task`", "`nexus tasks show`")];
+    commands.iter().fold(words.to_owned(), |words, (tool, command)| words.replace(tool, command))
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -88,7 +88,11 @@ pub fn update(update: &Value) -> String {
     let task = shown.message_id.as_deref().unwrap_or("-");
     let (task, target, kind) = (one_line(task), one_line(&shown.target), one_line(&shown.kind));
     let head = format!("{}  {task:5} {target}  {kind:12}  ", time_of_day(shown.created_at));
-    with_lines(&head, &shown.content)
+    let shown_content = with_lines(&head, &shown.content);
+    match shown.kind.as_str() {
+        "question" => format!("{shown_content}          answer it with: nexus tasks answer {task} \"…\"\n"),
+        _ => shown_content,
+    }
 }
 
 /// All that is known of a task.

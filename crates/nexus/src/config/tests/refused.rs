@@ -230,6 +230,10 @@ fn each_rule_refuses_what_breaks_it() {
         &format!("keys: [{{ name: a, sha256: {HASH} }}, {{ name: b, sha256: {HASH} }}]"),
         "the same key has two names",
     );
+    for (name, whose) in [("local", "the process behind `nexus stdio`"), ("operator", "the operator's command line")] {
+        let expected = format!("the key name `{name}` is that of {whose}");
+        refuses(&format!("keys: [{{ name: {name}, sha256: {HASH} }}]"), &expected);
+    }
     refuses("approval: { mode: always }", "is not one of `ask` | `chat` | `operator`");
     refuses("store: sqlite.db", "not a `postgres://` URL");
     refuses("audit: { max_size: 10 }", "is not a size");
@@ -247,6 +251,7 @@ fn each_rule_refuses_what_breaks_it() {
     refuses("agents: { targets: { a: {} } }", "is reached in 0 ways");
     refuses("agents: { default: a }", "is not one of the targets");
     refuses("agents: { targets: { 'a b': { worker: {} } } }", "is not a target's name");
+    refuses("agents: { targets: { telegram bot: { worker: {} } } }", "is not a target's name");
     refuses("agents: { targets: { a: { worker: { x: 1 } } } }", "hint: no keys belong here");
     refuses("links: { probe_timeout_ms: 0 }", "is not a whole number above 0");
     refuses("integrations: { cloudflare_zone_id: abc }", "is not a Cloudflare zone id");

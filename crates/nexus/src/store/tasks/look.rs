@@ -1,11 +1,19 @@
 //! Looking at tasks, beside whoever writes.
 
+use std::ops::Range;
+
 use super::{CLAIMED, CountRow, Kept, NUMBERS, Numbers, OLDEST_OF, ONE, WAS_CLAIMED, kept, numbers};
 use crate::agents::task::{Status, Task, TaskId};
 use crate::store::{Store, StoreError};
 
-const NEWEST: &str = tasks!("AND number < $2 ORDER BY number DESC LIMIT $3");
-const NEWEST_OF: &str = tasks!("AND target = $2 AND status = $3 AND number < $4 ORDER BY number DESC LIMIT $5");
+const NEWEST: &str = beginnings!("AND number < $2 ORDER BY number DESC LIMIT $3");
+const NEWEST_OF: &str =
+    beginnings!("AND target = $2 AND status = $3 AND number < $4 AND number >= $5 ORDER BY number DESC LIMIT $6");
+const NEWEST_NUMBERS_OF: &str = "SELECT number FROM task WHERE home = $1 AND target = $2 AND status = $3 \
+     AND number < $4 ORDER BY number DESC LIMIT $5";
+const FIRST_OF: &str = beginnings!("AND target = $2 AND status = $3 ORDER BY number LIMIT $4");
+const FIRST_WAITING: &str =
+    beginnings!("AND target = $2 AND status = 'pending' ORDER BY priority DESC, number LIMIT $3");
 const NEXT: &str = tasks!("AND target = $2 AND status = 'pending' ORDER BY priority DESC, number LIMIT $3");
 const WAITS: &str = "SELECT number FROM task WHERE home = $1 AND target = $2 AND status = 'pending' LIMIT 1";
 const COUNTS: &str = "SELECT target, status, priority, n FROM task_count WHERE home = $1 AND n > 0";
@@ -15,22 +23,53 @@ impl Store {
         Ok(kept(self.find(ONE, &[home.into(), id.0.into()]).await?)?.pop().map(|kept| kept.task))
     }
 
-    /// Newest first.
+    /// Newest first, with the beginnings of their words.
     pub async fn newest_tasks(&self, home: &str, before: i64, limit: i64) -> Result<Vec<Task>, StoreError> {
         let found = kept(self.find(NEWEST, &[home.into(), before.into(), limit.into()]).await?)?;
         Ok(found.into_iter().map(|kept| kept.task).collect())
     }
 
-    /// Newest first, of one target and one status.
+    /// Newest first, of one target and one status, with the beginnings of their words.
     pub async fn newest_tasks_of(
+        &self,
+        home: &str,
+        (target, status): (&str, Status),
+        Range { start, end }: Range<i64>,
+        limit: i64,
+    ) -> Result<Vec<Task>, StoreError> {
+        let values = [home.into(), target.into(), status.as_str().into(), end.into(), start.into(), limit.into()];
+        Ok(kept(self.find(NEWEST_OF, &values).await?)?.into_iter().map(|kept| kept.task).collect())
+    }
+
+    /// Only their numbers.
+    pub async fn newest_numbers_of(
         &self,
         home: &str,
         (target, status): (&str, Status),
         before: i64,
         limit: i64,
-    ) -> Result<Vec<Task>, StoreError> {
+    ) -> Result<Vec<i64>, StoreError> {
         let values = [home.into(), target.into(), status.as_str().into(), before.into(), limit.into()];
-        Ok(kept(self.find(NEWEST_OF, &values).await?)?.into_iter().map(|kept| kept.task).collect())
+        let rows: Vec<(i64,)> = self.find(NEWEST_NUMBERS_OF, &values).await?;
+        Ok(rows.into_iter().map(|(number,)| number).collect())
+    }
+
+    /// Oldest first, of one target and one status, with the beginnings of their words.
+    pub async fn first_tasks_of(
+        &self,
+        home: &str,
+        target: &str,
+        status: Status,
+        limit: i64,
+    ) -> Result<Vec<Task>, StoreError> {
+        let values = [home.into(), target.into(), status.as_str().into(), limit.into()];
+        Ok(kept(self.find(FIRST_OF, &values).await?)?.into_iter().map(|kept| kept.task).collect())
+    }
+
+    /// In the order in which they will be claimed, with the beginnings of their words.
+    pub async fn first_waiting(&self, home: &str, target: &str, limit: i64) -> Result<Vec<Task>, StoreError> {
+        let found = kept(self.find(FIRST_WAITING, &[home.into(), target.into(), limit.into()]).await?)?;
+        Ok(found.into_iter().map(|kept| kept.task).collect())
     }
 
     /// Oldest first, of one target and one status.

@@ -230,7 +230,8 @@ async fn whoever_waits_for_a_task_sees_it_to_its_end_and_is_told_how_it_went() {
     agent.does("fail_task", json!({ "task": "t2", "reason": "no luck", "exit_code": 3 })).await;
     going.shows("no luck").await;
     assert_eq!(going.ended().await, Some(1));
-    assert!(going.talk.borrow().contains("t2 is error: no luck"), "{}", going.talk.borrow().as_str());
+    let told = going.talk.wait_for(|talk| talk.contains("t2 is error: no luck"));
+    within("the reason", told).await.unwrap();
     // A bare STOP is done as soon as it is sent.
     assert_eq!(hub.nexus(&["send", "homelab", "STOP", "--wait"]).await.code, Some(0));
 }

@@ -159,6 +159,55 @@ async fn stop_and_urgent_end_what_is_running_and_the_agent_hears_of_it() {
 }
 
 #[tokio::test]
+async fn of_very_many_that_a_stop_ends_the_first_are_named() {
+    let hub = Hub::with_agents().await;
+    let (model, agent) = hub.bridge().await;
+    for nth in 0..103 {
+        model.sends(&format!("Work {nth}")).await;
+        claimed(&agent).await;
+    }
+    let stop = model.does("send_message", json!({ "message": "STOP" })).await;
+    assert_eq!((stop["stopped"].as_array().unwrap().len(), &stop["stopped_more"]), (100, &json!(3)), "{stop}");
+    assert_eq!(model.does("queue_status", json!({})).await["in_progress"], 0);
+}
+
+#[tokio::test]
+async fn one_question_waits_at_a_time_and_an_answer_can_say_to_which() {
+    let hub = Hub::with_agents().await;
+    let (model, agent) = hub.bridge().await;
+    let id = model.sends("Work").await;
+    claimed(&agent).await;
+    let asks = |question: &str| agent.does("ask_operator", json!({ "question": question }));
+    let first = asks("Which disk?").await["question_id"].clone();
+    let early = agent.fails("ask_operator", json!({ "question": "And which node?" })).await;
+    for told in ["its question still waits for an answer", &format!("`question_id` {first}")] {
+        assert!(early.contains(told), "{early}");
+    }
+    assert_eq!(model.does("get_task", json!({ "id": id })).await["question_id"], first);
+    let answer = |question: &Value| json!({ "id": id, "answer": "sda", "question_id": question });
+    model.does("answer_task", answer(&first)).await;
+    let second = asks("And which node?").await["question_id"].clone();
+    let late = model.fails("answer_task", answer(&first)).await;
+    assert!(late.contains("another question"), "{late}");
+    assert_eq!(model.does("answer_task", answer(&second)).await["status"], "in_progress");
+}
+
+#[tokio::test]
+async fn a_task_that_was_taken_is_told_whatever_else_cannot_be() {
+    use sqlx::ConnectOptions as _;
+    let hub = Hub::with_agents().await;
+    let (model, agent) = hub.bridge().await;
+    let id = model.sends("Work").await;
+    let file = sqlx::sqlite::SqliteConnectOptions::new().filename(hub.data.join("nexus.db"));
+    let mut db = file.connect().await.unwrap();
+    // A count that is no number: what waits cannot be told.
+    let spoil = "INSERT INTO task_count SELECT home, 'elsewhere', status, priority, 'x' FROM task_count LIMIT 1";
+    assert_eq!(sqlx::query(spoil).execute(&mut db).await.unwrap().rows_affected(), 1);
+    let reply = agent.does("claim_task", json!({})).await;
+    assert_eq!((&reply["task"]["id"], reply.get("waiting")), (&json!(id), None), "{reply}");
+}
+
+#[tokio::test]
 async fn a_task_is_cancelled_failed_and_done_again() {
     let hub = Hub::with_agents().await;
     let (model, agent) = hub.bridge().await;
@@ -292,4 +341,29 @@ async fn all_of_it_is_the_same_on_postgresql() {
     walk(&model, &agent).await;
     hub.stop().await;
     assert_eq!(hub.findings().await, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn the_record_tells_the_story_of_a_task() {
+    let hub = Hub::with_agents().await;
+    let (model, agent) = hub.bridge().await;
+    let id = model.sends("Work").await;
+    model.does("send_message", json!({ "message": "Work" })).await;
+    agent.does("claim_task", json!({})).await;
+    agent.does("claim_task", json!({})).await;
+    agent.does("post_update", json!({ "content": "on it" })).await;
+    agent.does("complete_task", json!({ "result": "done" })).await;
+    let late = model.does("send_message", json!({ "message": "Too late", "deadline": "1s" })).await;
+    let dead = format!("{} is dead: its deadline passed", late["id"].as_str().unwrap());
+    let rows = hub.audit_reaches(|rows| rows.iter().any(|row| row.event == "task")).await;
+    let told = |tool: &str| -> Vec<Option<&str>> {
+        let calls = rows.iter().filter(|row| row.event == "call" && row.tool.as_deref() == Some(tool));
+        calls.map(|row| row.detail.as_deref()).collect()
+    };
+    let there = format!("{id}, which is there already");
+    assert_eq!(told("send_message"), [Some(&*id), Some(&*there), late["id"].as_str()]);
+    assert_eq!(told("claim_task"), [Some(&*id), None]);
+    assert_eq!((told("post_update"), told("complete_task")), (vec![Some(&*id)], vec![Some(&*id)]));
+    let ended: Vec<_> = rows.iter().filter(|row| row.event == "task").map(|row| row.detail.as_deref()).collect();
+    assert_eq!(ended, [Some(&*dead)]);
 }

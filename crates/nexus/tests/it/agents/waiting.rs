@@ -209,3 +209,17 @@ async fn a_wait_that_is_over_ends_with_what_there_is() {
     assert_eq!(*result, json!({ "updates": [], "next_cursor": "0", "from_cursor": "0", "more": false }));
     assert_eq!(agent.does("claim_task", json!({ "wait_seconds": 1 })).await["task"], Value::Null);
 }
+
+#[tokio::test]
+async fn a_key_that_is_revoked_while_it_waits_gets_nothing_more() {
+    let hub = Hub::with_agents().await;
+    let (model, agent) = hub.bridge().await;
+    let key = hub.nexus(&["key", "new", "leaving", "--target", "homelab"]).await.ok();
+    let mut claim = waiting(&hub.modern(key.trim()), "claim_task", json!({})).await;
+    hub.nexus(&["key", "revoke", "leaving"]).await.ok();
+    let id = model.sends("Work").await;
+    // It ends without a task, or is cut off; either way the task is for the next.
+    let task = agent.does("claim_task", json!({ "wait_seconds": LONG })).await["task"].clone();
+    assert_eq!((&task["id"], &task["attempt"]), (&json!(id), &json!(1)));
+    assert_eq!(came(&mut claim).await["task"], Value::Null);
+}

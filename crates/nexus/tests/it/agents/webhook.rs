@@ -377,3 +377,50 @@ async fn a_hub_that_is_killed_again_and_again_loses_no_task_and_makes_no_second_
     let status = model.does("queue_status", json!({ "target": "hook" })).await;
     assert_eq!((&status["pending"], &status["in_progress"]), (&json!(0), &json!(0)), "{status}");
 }
+
+#[tokio::test]
+async fn what_an_agent_says_while_the_store_takes_nothing_is_asked_for_again() {
+    let receiver = Receiver::start().await;
+    let (hub, model) = start(&receiver).await;
+    model.sends("tidy up").await;
+    receiver.hears("the task", |heard| !heard.messages.is_empty()).await;
+    let holder = hub.hold_store().await;
+    let said = json!({ "task": "t1", "kind": "complete", "content": "done" });
+    let response = hub.ask(&update("hook", "m1", &said)).await;
+    assert_eq!((response.status(), response.header("retry-after")), (503, Some("5")), "{response:?}");
+    let words = response.json()["error"].as_str().unwrap().to_owned();
+    assert!(words.contains("send it again") && !words.contains("database"), "{words}");
+    drop(holder);
+    let done = hub.posted("hook", "m1", &said).await;
+    assert_eq!(done["status"], "complete", "{done}");
+}
+
+#[tokio::test]
+async fn slow_senders_are_sent_away_and_hold_up_nobody_for_long() {
+    let receiver = Receiver::start().await;
+    let (hub, _model) = start(&receiver).await;
+    let mut slow = Vec::new();
+    for _ in 0..40 {
+        let mut wire = hub.connect().await;
+        let head = "POST /agents/hook/updates HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{";
+        wire.write(head.as_bytes()).await;
+        slow.push(wire);
+    }
+    // Those with a place are sent away, and those behind them do not get one in time.
+    for mut wire in slow {
+        assert!(matches!(wire.head().await.status, 408 | 503));
+    }
+    let note = hub.posted("hook", "m1", &json!({ "kind": "note", "content": "I am here" })).await;
+    assert_eq!(note["stop"], false, "{note}");
+}
+
+#[tokio::test]
+async fn a_proxy_that_knows_no_agent_yet_ends_no_task() {
+    let receiver = Receiver::start().await;
+    receiver.next([Say::Status(404, "no backend"), Say::Status(403, "not yet")]);
+    let (_hub, model) = start(&receiver).await;
+    let id = model.sends("tidy up").await;
+    let heard = receiver.hears("the third try", |heard| heard.messages.len() == 3).await;
+    assert!(heard.messages.iter().all(|came| came.id == heard.messages[0].id), "{heard:?}");
+    assert_eq!(status(&model, &id).await["status"], "acknowledged");
+}

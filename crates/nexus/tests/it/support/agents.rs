@@ -1,6 +1,8 @@
 //! A hub with targets, and the two sides of its bridge: a model that sends, an agent that serves.
 
 use serde_json::{Value, json};
+use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
+use sqlx::{ConnectOptions, Executor};
 
 use super::{Client, Hub, LOOK_AGAIN, Setup, secret, within};
 
@@ -37,6 +39,13 @@ impl Hub {
             }
         };
         within(&format!("/health to tell {numbers}"), look).await;
+    }
+
+    /// Nobody else writes into the store until what it gives is dropped.
+    pub async fn hold_store(&self) -> SqliteConnection {
+        let mut holder = SqliteConnectOptions::new().filename(self.data.join("nexus.db")).connect().await.unwrap();
+        holder.execute("BEGIN EXCLUSIVE").await.unwrap();
+        holder
     }
 
     /// The two sides of a bridge, each in an era of its own.

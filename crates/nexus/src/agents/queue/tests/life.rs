@@ -221,7 +221,7 @@ async fn urgent_ends_what_runs_and_comes_next(desk: Desk) {
 async fn an_answer_comes_back_and_silence_is_allowed_meanwhile(desk: Desk) {
     let id = desk.sent("a").await;
     desk.queue.claim(by("x", Lease::Speaks(MINUTE))).await.unwrap().unwrap();
-    let early = desk.queue.answer(id, "42".to_owned(), "model").await;
+    let early = desk.queue.answer(id, None, "42".to_owned(), "model").await;
     assert!(matches!(early, Err(QueueError::Conflict { .. })), "{early:?}");
     let question = desk.says(id, "x", Saying::Ask).await.unwrap();
     assert_eq!(question.status, Status::InputRequired);
@@ -230,7 +230,7 @@ async fn an_answer_comes_back_and_silence_is_allowed_meanwhile(desk: Desk) {
     desk.sweep().await;
     assert_eq!(desk.status(id).await, Status::InputRequired);
     assert!(desk.queue.answer_to(id, question.seq).await.unwrap().is_none());
-    let task = desk.queue.answer(id, "42".to_owned(), "model").await.unwrap();
+    let task = desk.queue.answer(id, None, "42".to_owned(), "model").await.unwrap();
     assert_eq!((task.status, task.question), (Status::InProgress, None));
     assert_eq!(desk.queue.answer_to(id, question.seq).await.unwrap().unwrap().content, "42");
     desk.pass(MINUTE);

@@ -53,6 +53,7 @@ struct Plain {
     most: i64,
     claim: Option<usize>,
     speaks: bool,
+    asks: bool,
     lease: Option<u64>,
     deadline: Option<u64>,
     key: Option<u8>,
@@ -86,7 +87,7 @@ impl Model {
         task.status = next;
         if next.is_finished() {
             self.endings += 1;
-            (task.lease, task.ended) = (None, self.endings);
+            (task.lease, task.asks, task.ended) = (None, false, self.endings);
         }
         true
     }
@@ -116,6 +117,8 @@ impl Model {
     fn resume(&mut self, at: usize) {
         if self.act(at, Act::Claim) {
             self.tasks[at].lease = Some(self.now + LEASE);
+            // Its question waits on.
+            assert!(!self.tasks[at].asks || self.act(at, Act::Ask));
         } else if self.tasks[at].status.is_running() {
             self.renew(at);
         }
@@ -139,6 +142,7 @@ impl Model {
             most: i64::from(most),
             claim: None,
             speaks: false,
+            asks: false,
             lease: None,
             deadline: deadline.then_some(self.now + DEADLINE),
             key,
@@ -169,7 +173,7 @@ impl Model {
         assert!(self.act(next, Act::Claim));
         let lease = Some(self.now + LEASE);
         let task = &mut self.tasks[next];
-        (task.claim, task.speaks, task.lease) = (Some(name), speaks, lease);
+        (task.claim, task.speaks, task.asks, task.lease) = (Some(name), speaks, false, lease);
         task.attempts += 1;
         Seen::Task(Some(number(next)))
     }
@@ -177,6 +181,9 @@ impl Model {
     fn say(&mut self, at: usize, name: usize, saying: Saying) -> Seen {
         if self.tasks[at].claim != Some(name) {
             return Seen::Refused("lost");
+        }
+        if saying == Saying::Ask && self.tasks[at].asks {
+            return Seen::Refused("conflict");
         }
         if !self.tasks[at].status.is_finished() {
             self.resume(at);
@@ -189,8 +196,9 @@ impl Model {
             Saying::Fail => Some(Act::Fail),
         };
         let done = act.is_some_and(|act| self.act(at, act));
-        if done && saying == Saying::Ask && self.tasks[at].speaks {
-            self.tasks[at].lease = None;
+        if done && saying == Saying::Ask {
+            let task = &mut self.tasks[at];
+            (task.asks, task.lease) = (true, task.lease.filter(|_| !task.speaks));
         }
         Seen::Status(self.tasks[at].status)
     }
@@ -238,7 +246,7 @@ impl Model {
             self.act(at, Act::Requeue);
             let task = &mut self.tasks[at];
             task.attempts -= 1;
-            (task.claim, task.lease) = (None, None);
+            (task.claim, task.asks, task.lease) = (None, false, None);
         }
         Seen::Done
     }
@@ -273,7 +281,7 @@ impl Model {
             Deed::Answer { task } => {
                 let seen = self.settle(task, Act::Answer);
                 if seen == Seen::Status(Status::InProgress) {
-                    self.tasks[task].lease = Some(self.now + LEASE);
+                    (self.tasks[task].asks, self.tasks[task].lease) = (false, Some(self.now + LEASE));
                 }
                 seen
             }
@@ -343,7 +351,7 @@ impl Desk {
                 let held = self.queue.beat(&"homelab".into(), &[NAMES[name].to_owned()]).await.unwrap();
                 Seen::Held(held.first().map(|held| (held.task.0, held.holds)))
             }
-            Deed::Answer { task } => status(self.queue.answer(id(task), "42".to_owned(), "model").await),
+            Deed::Answer { task } => status(self.queue.answer(id(task), None, "42".to_owned(), "model").await),
             Deed::Cancel { task } => status(self.queue.cancel(id(task), "no".to_owned()).await),
             Deed::GiveUp { task } => status(self.queue.give_up(id(task), "no".to_owned()).await),
             Deed::GiveBack { task, name } => match self.queue.give_back(id(task), NAMES[name]).await {

@@ -13,7 +13,9 @@ on_both! {
     how_far_somebody_has_read_never_goes_back
     whoever_is_heard_is_known_to_all_processes
     lists_find_what_is_chosen_newest_first
+    a_list_brings_the_beginnings_of_long_words_and_the_rest_stays
     updates_are_found_by_time_target_and_task
+    a_stop_ends_all_that_runs_however_many_there_are
 }
 
 async fn of_hundreds_who_send_the_same_words_one_wins(desk: Desk) {
@@ -196,6 +198,53 @@ async fn lists_find_what_is_chosen_newest_first(desk: Desk) {
         let found: Vec<i64> = desk.queue.tasks(&chosen).await.unwrap().iter().map(|task| task.id.0).collect();
         assert_eq!(found, expected, "{chosen:?}");
     }
+}
+
+async fn a_list_brings_the_beginnings_of_long_words_and_the_rest_stays(desk: Desk) {
+    let long = |nth: usize| format!("{nth}{}", "ä".repeat(40_000));
+    for nth in 0..4 {
+        let target = if nth % 2 == 0 { "homelab" } else { "other" };
+        desk.queue.send(NewTask { target: target.into(), ..message(&long(nth)) }).await.unwrap();
+    }
+    desk.claimed("x").await.unwrap();
+    let queue = &desk.queue;
+    check(&queue.first_running("homelab", 10).await.unwrap(), &[1]);
+    check(&queue.first_waiting("homelab", 10).await.unwrap(), &[3]);
+    assert_eq!(queue.next("homelab", 1).await.unwrap()[0].content, long(2), "who carries it needs it whole");
+    assert_eq!(queue.running("homelab").await.unwrap()[0].content, long(0));
+    let result = Report { content: long(9), ..report(TaskId(1), "x", Saying::Complete) };
+    queue.report(result).await.unwrap();
+    queue.cancel(TaskId(2), long(8)).await.unwrap();
+    let all = Chosen { limit: 9, ..Chosen::default() };
+    check(&queue.tasks(&all).await.unwrap(), &[4, 3, 2, 1]);
+    let every = Some(Status::ALL.to_vec());
+    check(&queue.tasks(&Chosen { status: every.clone(), ..all.clone() }).await.unwrap(), &[4, 3, 2, 1]);
+    check(&queue.tasks(&Chosen { status: every.clone(), limit: 3, ..all.clone() }).await.unwrap(), &[4, 3, 2]);
+    let older = Chosen { status: every, limit: 1, before: Some(TaskId(3)), ..all };
+    check(&queue.tasks(&older).await.unwrap(), &[2]);
+
+    #[track_caller]
+    fn check(tasks: &[Task], ids: &[i64]) {
+        assert_eq!(tasks.iter().map(|task| task.id.0).collect::<Vec<_>>(), ids);
+        for task in tasks {
+            assert!(task.content.chars().count() == 2_000 && task.content.ends_with('ä'));
+            assert!(task.result.is_none() && task.reason.as_ref().is_none_or(|why| why.chars().count() == 2_000));
+        }
+    }
+}
+
+async fn a_stop_ends_all_that_runs_however_many_there_are(desk: Desk) {
+    let many = 1_050;
+    join_all((0..many).map(|nth| desk.queue.send(message(&format!("m{nth}"))))).await;
+    let claims: Vec<Claim> = (0..many).map(|nth| by(&format!("c{nth}"), Lease::Held)).collect();
+    let claimed = join_all(claims.into_iter().map(|claim| desk.queue.claim(claim))).await;
+    assert!(claimed.iter().all(|task| matches!(task, Ok(Some(_)))));
+    let Sent::Queued { id, stopped, .. } = desk.queue.send(message("STOP")).await.unwrap() else { panic!("queued") };
+    assert!(stopped.iter().map(|id| id.0).eq(1..=many));
+    assert!(desk.queue.first_running("homelab", 1).await.unwrap().is_empty());
+    let result = desk.task(id).await.result.unwrap();
+    assert!(result.starts_with("stopped t1, t2, ") && result.ends_with(", t100 and 950 more"), "{result}");
+    desk.assert_counts().await;
 }
 
 async fn updates_are_found_by_time_target_and_task(desk: Desk) {

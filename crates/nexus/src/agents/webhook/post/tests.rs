@@ -18,9 +18,12 @@ fn an_answer_takes_refuses_or_puts_off() {
     check(200, "", &Came::Taken);
     check(204, "", &Came::Taken);
     check(400, "no\u{1b}[2J such\nfield", &Came::Refused("it answers HTTP 400: no such field".to_owned()));
-    check(401, "", &Came::Refused("it answers HTTP 401".to_owned()));
-    check(404, "", &Came::Refused("it answers HTTP 404".to_owned()));
-    check(410, "", &Came::Refused("it answers HTTP 410".to_owned()));
+    for status in [410, 413, 415, 422] {
+        check(status, "", &Came::Refused(format!("it answers HTTP {status}")));
+    }
+    for status in [401, 403, 404, 405, 451] {
+        check(status, "", &not_now(&format!("HTTP {status}"), Whose::Letter));
+    }
     check(408, "", &not_now("HTTP 408", Whose::Letter));
     check(409, "busy", &not_now("HTTP 409: busy", Whose::Letter));
     check(425, "", &not_now("HTTP 425", Whose::Letter));

@@ -3,8 +3,8 @@
 use serde_json::json;
 
 use super::{TARGETS, faultless};
-use crate::support::telegram::{GROUP, OPERATOR, STRANGER, TOKEN, Telegram};
-use crate::support::{Client, Hub, secret};
+use crate::support::telegram::{GROUP, OPERATOR, STRANGER, Say, TOKEN, Telegram};
+use crate::support::{Client, Hub, secret, write};
 
 async fn operated(telegram: &Telegram) -> Hub {
     let yaml = format!("{}\napproval: {{ mode: operator }}\n", telegram.yaml(TARGETS));
@@ -117,4 +117,27 @@ async fn nothing_is_asked_in_telegram_where_the_client_asks() {
     telegram.says(OPERATOR, "/status");
     telegram.hears("0 waiting").await;
     assert!(telegram.state().with(&code).is_none());
+}
+
+#[tokio::test]
+async fn the_buttons_work_where_the_operators_group_has_moved() {
+    const NEW: i64 = -1_009_999_999_999;
+    let telegram = Telegram::start().await;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("telegram");
+    write(&file, &format!("token={TOKEN}\nchat_id={GROUP}\n"));
+    let yaml = telegram.yaml("    homelab: { worker: {} }") + "approval: { mode: operator }\n";
+    let yaml = yaml.replace("allowed_users", &format!("credentials_file: \"{}\", allowed_users", file.display()));
+    let hub = Hub::start().yaml(&yaml).key("robot", "").await;
+    let moved = json!({ "migrate_to_chat_id": NEW });
+    telegram.next("sendMessage", [Say::Error(400, "Bad Request: group chat was upgraded to a supergroup", moved)]);
+    let model = hub.legacy(&secret("robot")).await;
+    let code = asks(&model, "first").await;
+    let prompt = telegram.hears(&code).await;
+    assert_eq!(prompt.chat, NEW);
+    telegram.presses(OPERATOR, &prompt, "once");
+    let message = prompt.message;
+    let state = telegram.reaches("the outcome", move |state| state.edited.contains_key(&message)).await;
+    assert!(state.edited[&message].0.contains("allowed once"), "{:?}", state.edited);
+    faultless(&telegram);
 }

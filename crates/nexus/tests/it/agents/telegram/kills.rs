@@ -2,9 +2,9 @@
 
 use serde_json::json;
 
-use super::{send, stands, started, updates};
+use super::{send, stands, started, updates, with};
 use crate::support::agents::MODEL;
-use crate::support::telegram::OPERATOR;
+use crate::support::telegram::{OPERATOR, Say, Telegram};
 use crate::support::{Hub, secret, signal, within};
 
 /// Kills the hub whenever an update was given out: sometimes before it is stored, sometimes after.
@@ -62,6 +62,74 @@ async fn an_update_that_comes_again_after_its_place_was_forgotten_is_taken_once(
     assert_eq!(numbers(&all), ["number 1", "number 2"]);
     let tasks = model.does("list_tasks", json!({ "target": "homelab" })).await;
     assert_eq!(tasks["tasks"].as_array().unwrap().len(), 1, "{tasks}");
+}
+
+/// The hub has forgotten how far it was, and the last update comes again.
+async fn comes_again(telegram: &Telegram, hub: &mut Hub) {
+    let number = *telegram.state().given.keys().max().unwrap();
+    telegram.reaches("it to be confirmed", |state| state.waiting.is_empty()).await;
+    hub.stop().await;
+    forget(hub, "telegram:offset:%").await;
+    telegram.give_again(&[number]);
+    hub.restart().await;
+    telegram.reaches("it to come again", move |state| state.given[&number] >= 2 && state.waiting.is_empty()).await;
+}
+
+#[tokio::test]
+async fn a_decision_that_comes_again_is_made_once() {
+    let (telegram, mut hub, model) = started().await;
+    let agent = hub.modern(&secret("agent"));
+    let id = send(&model, "homelab", "Ask me twice").await;
+    agent.does("claim_task", json!({ "wait_seconds": 10 })).await;
+    agent.does("ask_operator", json!({ "question": "this one?" })).await;
+    telegram.says(OPERATOR, &format!("/answer {id} yes"));
+    stands(&model, &id, "in_progress").await;
+    agent.does("ask_operator", json!({ "question": "and that one?" })).await;
+    comes_again(&telegram, &mut hub).await;
+    let model = hub.legacy(&secret(MODEL)).await;
+    assert_eq!(stands(&model, &id, "input_required").await["question"], "and that one?");
+
+    telegram.says(OPERATOR, &format!("/cancel {id} not today"));
+    stands(&model, &id, "cancelled").await;
+    model.does("retry_task", json!({ "id": id })).await;
+    comes_again(&telegram, &mut hub).await;
+    let model = hub.legacy(&secret(MODEL)).await;
+    stands(&model, &id, "pending").await;
+
+    model.does("cancel_task", json!({ "id": id })).await;
+    telegram.says(OPERATOR, &format!("/retry {id}"));
+    stands(&model, &id, "pending").await;
+    model.does("cancel_task", json!({ "id": id })).await;
+    comes_again(&telegram, &mut hub).await;
+    let model = hub.legacy(&secret(MODEL)).await;
+    stands(&model, &id, "cancelled").await;
+
+    // What was not done then is done now.
+    telegram.says(OPERATOR, &format!("/retry {id}"));
+    stands(&model, &id, "pending").await;
+}
+
+#[tokio::test]
+async fn a_notice_waits_until_telegram_takes_it_and_no_key_reads_it_away() {
+    let telegram = Telegram::start().await;
+    let mut hub = with(&telegram).key("telegram", "").await;
+    let (model, agent) = (hub.legacy(&secret(MODEL)).await, hub.modern(&secret("agent")));
+    let posted = send(&model, "desk", "Stay here").await;
+    telegram.hears("Stay here").await;
+    assert_eq!(stands(&model, &posted, "acknowledged").await["claimed_by"], "telegram:bot");
+    telegram.says(OPERATOR, "/send homelab tell me how it ends");
+    telegram.hears("for homelab").await;
+    telegram.always("sendMessage", Some(Say::Close));
+    let id = agent.does("claim_task", json!({ "wait_seconds": 10 })).await["task"]["id"].as_str().unwrap().to_owned();
+    agent.does("complete_task", json!({ "task": id, "result": "well" })).await;
+    stands(&model, &id, "complete").await;
+    // Somebody who is called as the bot is reads all there is.
+    hub.legacy(&secret("telegram")).await.does("pull_updates", json!({ "limit": 1000 })).await;
+    signal(hub.pid, rustix::process::Signal::KILL);
+    hub.ended().await;
+    telegram.always("sendMessage", None);
+    hub.restart().await;
+    telegram.hears("homelab is done").await;
 }
 
 /// Waits until nothing is being posted any more: what Telegram takes while the hub dies may come twice.

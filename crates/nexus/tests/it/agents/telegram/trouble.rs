@@ -13,7 +13,9 @@ async fn channel(model: &Client, what: &str, so: impl Fn(&Value) -> bool) -> Val
         loop {
             let status = model.does("queue_status", json!({})).await;
             let channels = status["channels"].as_array().cloned().unwrap_or_default();
-            if let Some(channel) = channels.iter().find(|channel| channel["name"] == "telegram").filter(|one| so(one)) {
+            if let Some(channel) =
+                channels.iter().find(|channel| channel["name"] == "telegram bot").filter(|one| so(one))
+            {
                 return channel.clone();
             }
             tokio::time::sleep(std::time::Duration::from_millis(20)).await;
@@ -199,4 +201,43 @@ async fn a_kill_while_a_long_task_is_posted_goes_on_with_the_next_part() {
     for part in 2..=total {
         assert!(texts.iter().any(|text| text.contains(&format!("part {part} of {total}"))), "{part}");
     }
+}
+
+#[tokio::test]
+async fn what_is_said_while_the_store_takes_nothing_is_kept_when_it_does_again() {
+    let (telegram, hub, model) = started().await;
+    let id = send(&model, "desk", "Count with me").await;
+    let posted = telegram.hears("Count with me").await;
+    stands(&model, &id, "acknowledged").await;
+    channel(&model, "the bot to hear", |channel| channel["deaf"] == false).await;
+
+    let holder = hub.hold_store().await;
+    telegram.replies(OPERATOR, OPERATOR, posted.message, "number 1");
+    telegram.says(OPERATOR, "/send homelab later on");
+    hub.says("the Telegram bot hears nothing: what was said is not kept").await;
+    assert_eq!(telegram.state().waiting.len(), 2, "neither is confirmed");
+    drop(holder);
+
+    telegram.hears("for homelab, next in the queue").await;
+    let all = updates(&model, json!({ "task": id }), "number 1").await;
+    assert_eq!(all.iter().filter(|(_, content)| content == "number 1").count(), 1, "{all:?}");
+    telegram.reaches("both to be confirmed", |state| state.waiting.is_empty()).await;
+    channel(&model, "the bot to be well", |channel| channel["deaf"] == false && channel["trouble"].is_null()).await;
+    assert!(telegram.state().with("not kept").is_none(), "nobody is told of what is over");
+    faultless(&telegram);
+}
+
+#[tokio::test]
+async fn a_target_may_be_called_telegram_and_is_not_taken_for_the_bot() {
+    let telegram = Telegram::start().await;
+    telegram.always("getUpdates", Some(Say::Error(409, "Conflict: terminated by other getUpdates", json!({}))));
+    let targets = format!("{TARGETS}\n    telegram: {{ worker: {{}} }}");
+    let setup = Hub::start().yaml(&telegram.yaml(&targets)).agent_keys().key("robot", "target: telegram");
+    let hub = setup.env("TELEGRAM_BOT_TOKEN", crate::support::telegram::TOKEN).await;
+    let model = hub.legacy(&secret(MODEL)).await;
+    channel(&model, "the bot to be deaf", |channel| !channel["trouble"].is_null()).await;
+    hub.modern(&secret("robot")).does("claim_task", json!({})).await;
+    let own = target(&model, "telegram", |target| !target["last_heard"].is_null()).await;
+    assert_eq!((&own["deaf"], &own["trouble"]), (&json!(false), &Value::Null), "{own}");
+    channel(&model, "the bot to be deaf still", |channel| channel["deaf"] == true).await;
 }

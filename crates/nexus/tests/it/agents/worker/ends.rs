@@ -26,10 +26,27 @@ async fn a_command_that_fails_dies_or_cannot_start_is_an_error_with_its_reason()
 
     scripted.signal(Signal::TERM);
     assert_eq!(scripted.ended().await, Some(0));
-    let _missing = Worker::running(&hub, &[], &["no-such-program-anywhere"]);
+    let program = hub.path("program");
+    std::fs::copy("/bin/true", &program).unwrap();
+    let gone = Worker::running(&hub, &[], &[program.to_str().unwrap()]);
+    gone.says("connected").await;
+    std::fs::remove_file(&program).unwrap();
     let never = model.sends("whatever").await;
     let task = model.comes_to(&never, "error").await;
-    assert_eq!(task["reason"], "could not be started: it is not on its PATH");
+    assert!(task["reason"].as_str().unwrap().starts_with("could not be started: "), "{task}");
+}
+
+#[tokio::test]
+async fn a_command_that_is_not_there_costs_no_task() {
+    let hub = Hub::with_agents().await;
+    let (model, _) = hub.bridge().await;
+    let task = model.sends("whatever").await;
+    for (options, command) in [(&[][..], "no-such-program"), (&["--cwd", "/no/such/folder"][..], "/bin/true")] {
+        let ran = worker(&hub, options, &[command]).run().await;
+        assert_eq!(ran.code, Some(1), "{ran:?}");
+        assert!(ran.stderr.contains(&format!("`{command}` cannot be run: ")), "{ran:?}");
+    }
+    assert_eq!(model.does("get_task", json!({ "id": task })).await["status"], "pending");
 }
 
 #[tokio::test]

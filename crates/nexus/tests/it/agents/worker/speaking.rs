@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::Worker;
-use crate::support::Hub;
+use crate::support::{Hub, LOOK_AGAIN, within};
 
 #[tokio::test]
 async fn a_question_waits_for_its_answer_and_the_command_goes_on_with_it() {
@@ -39,7 +39,7 @@ async fn a_question_of_a_cancelled_task_ends_with_the_reason() {
 }
 
 #[tokio::test]
-async fn several_questions_at_once_get_their_own_answers() {
+async fn one_question_after_the_other_gets_its_answer() {
     let hub = Hub::with_agents().await;
     let (model, _) = hub.bridge().await;
     let script = r#"a=$("$NEXUS" agent ask one); b=$("$NEXUS" agent ask two); echo "$a $b""#;
@@ -51,4 +51,35 @@ async fn several_questions_at_once_get_their_own_answers() {
         model.does("answer_task", json!({ "id": task, "answer": answer })).await;
     }
     assert_eq!(model.comes_to(&task, "complete").await["result"], "first second");
+}
+
+#[tokio::test]
+async fn questions_at_once_are_asked_one_by_one_and_get_their_own_answers() {
+    let hub = Hub::with_agents().await;
+    let (model, _) = hub.bridge().await;
+    let (one, two) = (hub.path("one"), hub.path("two"));
+    let script = format!(
+        r#""$NEXUS" agent ask one > {one} & "$NEXUS" agent ask two > {two} & wait; cat {one} {two}"#,
+        one = one.display(),
+        two = two.display()
+    );
+    let _worker = Worker::start(&hub, &script);
+    let task = model.sends("ask twice").await;
+    for asked in 1..=2 {
+        let question = within("a question", async {
+            loop {
+                let said = model.all_about(&task).await;
+                let questions: Vec<&String> =
+                    said.iter().filter(|(kind, _)| kind == "question").map(|(_, words)| words).collect();
+                if questions.len() >= asked {
+                    assert_eq!(questions.len(), asked, "the next waits for the answer to this one");
+                    return questions[asked - 1].clone();
+                }
+                tokio::time::sleep(LOOK_AGAIN).await;
+            }
+        });
+        let question = question.await;
+        model.does("answer_task", json!({ "id": task, "answer": format!("to {question}") })).await;
+    }
+    assert_eq!(model.comes_to(&task, "complete").await["result"], "to one\nto two");
 }
