@@ -280,9 +280,11 @@ impl Bot {
         let mut settled = self.posting.clone_receiver();
         loop {
             settled.borrow_and_update();
+            // What is being posted right now may be what is replied to, before the store knows of it. Asked before the
+            // look: a posting that ends in between is looked at again.
+            let busy = self.posting.is_busy();
             let found = self.queue.telegram_task(message.chat.id, replied.message_id).await?;
-            // What is being posted right now may be what is replied to, before the store knows of it.
-            if found.is_some() || !ours || !self.posting.is_busy() {
+            if found.is_some() || !ours || !busy {
                 return Ok(found);
             }
             if tokio::time::timeout(super::poster::MOMENT, settled.changed()).await.is_err() {
