@@ -11,6 +11,7 @@ mod errand;
 mod lines;
 mod link;
 mod outbox;
+mod questions;
 pub mod socket;
 mod tail;
 

@@ -4,7 +4,6 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tokio::sync::{Semaphore, oneshot};
 use tokio::time::sleep;
 use tracing::{info, warn};
 
@@ -14,6 +13,7 @@ use super::beat::{Stop, Why, lost};
 use super::command::{Ended, How};
 use super::link::{PATIENCE, Refused};
 use super::outbox::{Item, Outbox, Rest};
+use super::questions::Questions;
 use super::socket::{Order, Socket};
 
 /// How long the hub may wait with its answer while a question is open.
@@ -84,9 +84,8 @@ impl Worker {
             ("NEXUS_AGENT_SOCKET", socket.path.clone().into_os_string()),
         ];
         let env = env.map(|(name, value)| (OsString::from(name), value)).to_vec();
-        // A task has one question at a time: the next one waits for the answer to the first.
-        let turn = Semaphore::new(1);
-        let serving = socket.serve(|order| self.speak(errand, outbox, stop, order, &turn));
+        let questions = Questions::default();
+        let serving = socket.serve(|order| self.speak(errand, outbox, stop, order, &questions));
         self.settings.command.run(&errand.content, env, outbox, stop, serving).await
     }
 
@@ -97,21 +96,14 @@ impl Worker {
         outbox: &Outbox,
         stop: &Stop,
         order: Order,
-        turn: &Semaphore,
+        questions: &Questions,
     ) -> Result<String, String> {
         let question = match order {
             Order::Say(words) => return outbox.say(words).map(|()| String::new()),
             Order::Ask(question) => question,
         };
-        let asking = async {
-            let _turn = turn.acquire().await.map_err(|_| "the task has ended".to_owned())?;
-            let (asked, number) = oneshot::channel();
-            outbox.ask(question.clone(), asked)?;
-            let number = number.await.map_err(|_| "the task has ended".to_owned())??;
-            self.wait_for_answer(errand, &question, number).await
-        };
         tokio::select! {
-            answer = asking => answer,
+            answer = questions.ask(question, outbox, |number| self.wait_for_answer(errand, number)) => answer,
             () = stop.stopped() => Err(match stop.why() {
                 Some(Why::Hub(why)) => format!("{} was stopped: {why}", errand.task),
                 Some(Why::Worker) | None => "the worker was stopped".to_owned(),
@@ -119,10 +111,9 @@ impl Worker {
         }
     }
 
-    async fn wait_for_answer(&self, errand: &Errand, question: &str, number: i64) -> Result<String, String> {
+    async fn wait_for_answer(&self, errand: &Errand, number: i64) -> Result<String, String> {
         let arguments = json!({
-            "question": question, "task": errand.task, "claim": errand.claim,
-            "question_id": number, "wait_seconds": ASKING.as_secs(),
+            "task": errand.task, "claim": errand.claim, "question_id": number, "wait_seconds": ASKING.as_secs(),
         });
         let mut refusals = Refusals::default();
         loop {
@@ -163,7 +154,7 @@ impl Worker {
                     let number = delivered.as_ref().map_err(ToString::to_string).and_then(|reply| {
                         reply["question_id"].as_i64().ok_or_else(|| "the hub did not take the question".to_owned())
                     });
-                    let _ = asked.send(number);
+                    asked.send_replace(Some(number));
                     delivered
                 }
             };

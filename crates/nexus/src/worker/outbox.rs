@@ -4,10 +4,11 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
 use super::lines::Ends;
+use super::questions::Asked;
 use super::tail::Tail;
 
 /// Bytes of an update, as long as the hub takes them as fast as they come.
@@ -28,9 +29,6 @@ const MOST_BYTES: usize = 10 * 1024 * 1024;
 const MOMENT: Duration = Duration::from_millis(10);
 /// Between two updates of output.
 const RHYTHM: Duration = Duration::from_millis(100);
-
-/// The number of a question at the hub, or why it could not be asked.
-pub type Asked = oneshot::Sender<Result<i64, String>>;
 
 /// What becomes of what still waits when a command has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -281,7 +279,7 @@ mod tests {
     async fn a_question_comes_behind_what_was_said_before_it() {
         let outbox = Outbox::default();
         outbox.heard("before", Ends::Line);
-        let (asked, _) = oneshot::channel();
+        let (asked, _) = tokio::sync::watch::channel(None);
         outbox.ask("really?".to_owned(), asked).unwrap();
         outbox.heard("after", Ends::Line);
         outbox.close(Rest::All);

@@ -39,6 +39,35 @@ async fn a_question_of_a_cancelled_task_ends_with_the_reason() {
 }
 
 #[tokio::test]
+async fn a_question_whose_asker_was_ended_is_asked_once_and_the_next_try_gets_the_answer() {
+    let hub = Hub::with_agents().await;
+    let (model, _) = hub.bridge().await;
+    let (asked, answered) = (hub.path("asked"), hub.path("answered"));
+    // As an agent's shell does with a command that takes too long, and the agent after that.
+    let script = format!(
+        r#"there() {{ while ! [ -e "$1" ]; do sleep 0.05; done; }}
+        "$NEXUS" agent ask "Which disk?" & there {}; kill -9 $!; wait $! 2>&-; echo ended; there {}
+        a=$("$NEXUS" agent ask "Which disk?"); b=$("$NEXUS" agent ask "Really?"); echo "$a, $b""#,
+        asked.display(),
+        answered.display()
+    );
+    let _worker = Worker::start(&hub, &script);
+    let task = model.sends("ask in vain").await;
+    model.comes_to(&task, "input_required").await;
+    std::fs::write(&asked, "").unwrap();
+    model.hears(&task, "ended").await;
+    model.does("answer_task", json!({ "id": task, "answer": "the big one" })).await;
+    std::fs::write(&answered, "").unwrap();
+    model.hears(&task, "Really?").await;
+    model.comes_to(&task, "input_required").await;
+    model.does("answer_task", json!({ "id": task, "answer": "yes" })).await;
+    let done = model.comes_to(&task, "complete").await;
+    assert!(done["result"].as_str().unwrap().ends_with("the big one, yes"), "{done}");
+    let asked = model.all_about(&task).await.iter().filter(|(kind, _)| kind == "question").count();
+    assert_eq!(asked, 2);
+}
+
+#[tokio::test]
 async fn one_question_after_the_other_gets_its_answer() {
     let hub = Hub::with_agents().await;
     let (model, _) = hub.bridge().await;
