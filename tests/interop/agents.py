@@ -68,7 +68,7 @@ class ClaudeCode(Agent):
         return "Connected" in listed
 
     def ask(self):
-        allowed = f"mcp__nexus__{self.model.tool}"
+        allowed = f"mcp__nexus__{self.model.calls[0][0]}"
         return json.loads(self.type("-p", ASK, "--allowedTools", allowed, "--output-format", "json"))["result"]
 
 
@@ -144,7 +144,7 @@ def judge_waiting(model):
 
 
 def script(tool, **arguments):
-    return ScriptedModel(tool, arguments)
+    return ScriptedModel((tool, arguments))
 
 
 for kind, ways in ((ClaudeCode, ("HTTP", "SSE", "stdio")), (Codex, ("HTTP", "stdio")), (Opencode, ("HTTP", "stdio"))):

@@ -1,8 +1,8 @@
 """A model of no thought, for agents that must not need a real one.
 
 It speaks the three dialects agents speak (Anthropic Messages, OpenAI Responses, OpenAI Chat Completions) on a free port of
-loopback. As soon as an agent offers the wanted tool, it calls it once; with the tool's answer in the conversation, it says
-that answer back. What it was offered and what came back can be read off it afterwards.
+loopback. As soon as an agent offers the wanted tool, it calls it once, and so with the next one; with the answer of the last in
+the conversation, it says that answer back. What it was offered and what came back can be read off it afterwards.
 """
 
 import json
@@ -14,11 +14,11 @@ COUNTS = {"input_tokens": 1, "output_tokens": 1}
 
 
 class ScriptedModel:
-    """`with ScriptedModel("list_directory", {"path": "/"}) as model: …`"""
+    """`with ScriptedModel(("list_directory", {"path": "/"}), …) as model: …`"""
 
-    def __init__(self, tool, arguments):
-        self.tool, self.arguments = tool, arguments
-        self.offered, self.answers, self.paths = set(), [], []
+    def __init__(self, *calls):
+        self.calls = calls
+        self.offered, self.answers, self.paths, self.heard = set(), [], [], []
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"model": self}))
         self._server.daemon_threads = True
 
@@ -35,16 +35,18 @@ class ScriptedModel:
         self._server.server_close()
 
     def turn(self, request):
-        """(namespace, name) of the tool to call now, or the text to end with."""
-        found = None
-        for namespace, name in _tools(request):
-            self.offered.add(name)
-            if re.search(rf"(^|_){self.tool}$", name):
-                found = namespace, name
-        if answers := list(_answers(request)):
-            self.answers = answers
+        """(namespace, name, number, arguments) of the call to make now, or the text to end with."""
+        tools, answers = list(_tools(request)), list(_answers(request))
+        self.offered.update(name for _, name in tools)
+        self.heard.append(json.dumps(request, ensure_ascii=False))
+        self.answers = answers or self.answers
+        if len(answers) == len(self.calls):
             return "The tool said: " + answers[-1]
-        return found or "The tool was not offered."
+        wanted, arguments = self.calls[len(answers)]
+        for namespace, name in tools:
+            if re.search(rf"(^|_){wanted}$", name):
+                return namespace, name, len(answers) + 1, arguments
+        return "The tool was not offered."
 
 
 def _tools(request):
@@ -105,9 +107,10 @@ class _Handler(BaseHTTPRequestHandler):
     def as_messages(self, request):
         turn = self.model.turn(request)
         if calling := isinstance(turn, tuple):
-            block = {"type": "tool_use", "id": "toolu_1", "name": turn[1], "input": {}}
-            delta = {"type": "input_json_delta", "partial_json": json.dumps(self.model.arguments)}
-            whole = block | {"input": self.model.arguments}
+            _, name, number, arguments = turn
+            block = {"type": "tool_use", "id": f"toolu_{number}", "name": name, "input": {}}
+            delta = {"type": "input_json_delta", "partial_json": json.dumps(arguments)}
+            whole = block | {"input": arguments}
         else:
             block, delta, whole = {"type": "text", "text": ""}, {"type": "text_delta", "text": turn}, {"type": "text", "text": turn}
         reason = "tool_use" if calling else "end_turn"
@@ -127,8 +130,9 @@ class _Handler(BaseHTTPRequestHandler):
     def as_responses(self, request):
         turn = self.model.turn(request)
         if isinstance(turn, tuple):
-            item = {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": turn[1], "status": "completed",
-                    "arguments": json.dumps(self.model.arguments)} | ({"namespace": turn[0]} if turn[0] else {})
+            namespace, name, number, arguments = turn
+            item = {"type": "function_call", "id": f"fc_{number}", "call_id": f"call_{number}", "name": name, "status": "completed",
+                    "arguments": json.dumps(arguments)} | ({"namespace": namespace} if namespace else {})
         else:
             item = {"type": "message", "id": "m_1", "role": "assistant", "status": "completed",
                     "content": [{"type": "output_text", "text": turn, "annotations": []}]}
@@ -144,8 +148,10 @@ class _Handler(BaseHTTPRequestHandler):
     def as_chat(self, request):
         turn = self.model.turn(request)
         if calling := isinstance(turn, tuple):
-            function = {"name": turn[1], "arguments": json.dumps(self.model.arguments)}
-            delta = {"role": "assistant", "tool_calls": [{"index": 0, "id": "call_1", "type": "function", "function": function}]}
+            _, name, number, arguments = turn
+            function = {"name": name, "arguments": json.dumps(arguments)}
+            call = {"index": 0, "id": f"call_{number}", "type": "function", "function": function}
+            delta = {"role": "assistant", "tool_calls": [call]}
         else:
             delta = {"role": "assistant", "content": turn}
         chunk = {"id": "c1", "object": "chat.completion.chunk", "created": 1, "model": "scripted"}
