@@ -160,6 +160,7 @@ class Model:
             assert (await self.call("get_task", {"id": task}))["status"] == "input_required"
             await self.call("answer_task", {"id": task, "answer": "the second disk"})
             assert len(self.someone.asked) == 1 and "answer_task" in self.someone.asked[0], self.someone.asked
+            assert f"errand {self.era}" in self.someone.asked[0] and "it asks:" in self.someone.asked[0], self.someone.asked
             all_said = await follow(self.client, task, is_kind("complete"))
             assert any(says("told: the second disk")(update) for update in all_said), all_said
         with self.promise("what has ended has its times, its exit code and the tail of what it said"):

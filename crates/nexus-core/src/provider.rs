@@ -119,6 +119,12 @@ pub trait Intent: Send {
         None
     }
 
+    /// Looks up what the summary cannot tell and a human needs to decide: what is known of the thing it names. Asked for
+    /// only when a human is.
+    fn background(&self) -> Option<BoxFuture<'static, Option<String>>> {
+        None
+    }
+
     /// Does it. Uses up the permit, and checks that it covers this access.
     fn run(self: Box<Self>, permit: Permit, cx: CallCx) -> BoxFuture<'static, ToolResult<Reply>>;
 }

@@ -105,6 +105,11 @@ pub trait Tool<E>: DeserializeOwned + JsonSchema + Send + 'static {
         false
     }
 
+    /// Looks up what the summary cannot tell and a human needs to decide. Asked for only when a human is.
+    fn background(&self, _env: &Arc<E>) -> Option<BoxFuture<'static, Option<String>>> {
+        None
+    }
+
     /// A reply may have its own text; otherwise it is the compact JSON.
     fn text(_reply: &Self::Reply) -> Option<String> {
         None
@@ -393,6 +398,10 @@ impl<E: Send + Sync + 'static, T: Tool<E>> Intent for Ready<E, T> {
 
     fn always_asks(&self) -> bool {
         self.tool.always_asks()
+    }
+
+    fn background(&self) -> Option<BoxFuture<'static, Option<String>>> {
+        self.tool.background(&self.env)
     }
 
     fn run(self: Box<Self>, permit: Permit, cx: CallCx) -> BoxFuture<'static, ToolResult<Reply>> {

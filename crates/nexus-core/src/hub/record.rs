@@ -117,6 +117,16 @@ impl Record {
         self.row.node = intent.node().map(ToString::to_string);
     }
 
+    /// What was looked up for the human who decides.
+    pub(super) fn learned(&mut self, known: &str) {
+        let known = redact::text(&text::clean(known)).into_owned();
+        for summary in [&mut self.whole, &mut self.row.summary].into_iter().flatten() {
+            summary.push_str(" (");
+            summary.push_str(&text::cut(&known, LONGEST_SUMMARY));
+            summary.push(')');
+        }
+    }
+
     /// What would happen, whole, as the one who decides has to see it.
     pub(super) fn summary(&self) -> &str {
         self.whole.as_deref().or(self.row.summary.as_deref()).unwrap_or_default()

@@ -17,6 +17,7 @@ mod complete_task;
 mod fail_task;
 mod get_task;
 mod hearing;
+mod known;
 mod list_targets;
 mod list_tasks;
 mod peek_tasks;

@@ -1,10 +1,13 @@
 //! `answer_task`: an agent has asked.
 
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
 use nexus_core::prelude::*;
 
-use super::failed;
 use super::shown::{Now, in_one_line};
 use super::words::{Id, Words};
+use super::{failed, known};
 use crate::agents::Bridge;
 
 /// Answers the question of an agent whose task is `input_required`. The agent gets the answer at once and goes on.
@@ -29,6 +32,10 @@ impl Tool<Bridge> for AnswerTask {
 
     fn summary(&self) -> String {
         format!("answer the question of the task {}: {}", self.id.0, in_one_line(self.answer.as_str(), 1_000))
+    }
+
+    fn background(&self, bridge: &Arc<Bridge>) -> Option<BoxFuture<'static, Option<String>>> {
+        known::of(bridge, self.id.0)
     }
 
     async fn run(self, bridge: &Bridge, cx: &CallCx) -> ToolResult<Now> {

@@ -1,10 +1,13 @@
 //! `cancel_task`: nobody wants it any more.
 
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
 use nexus_core::prelude::*;
 
-use super::failed;
 use super::shown::{Now, in_one_line};
 use super::words::{Id, Said};
+use super::{failed, known};
 use crate::agents::Bridge;
 
 /// Ends a task, whether it waits or runs. An agent that works on it is told at once and stops.
@@ -27,6 +30,10 @@ impl Tool<Bridge> for CancelTask {
     fn summary(&self) -> String {
         let reason = self.reason.as_ref().map(|reason| format!(": {}", in_one_line(reason.as_str(), 200)));
         format!("cancel the task {}{}", self.id.0, reason.unwrap_or_default())
+    }
+
+    fn background(&self, bridge: &Arc<Bridge>) -> Option<BoxFuture<'static, Option<String>>> {
+        known::of(bridge, self.id.0)
     }
 
     async fn run(self, bridge: &Bridge, cx: &CallCx) -> ToolResult<Now> {

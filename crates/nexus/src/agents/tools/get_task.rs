@@ -114,7 +114,7 @@ impl Tool<Bridge> for GetTask {
 }
 
 /// The words of the question that waits for an answer.
-async fn question(bridge: &Bridge, task: &Task) -> Result<Option<String>, QueueError> {
+pub(super) async fn question(bridge: &Bridge, task: &Task) -> Result<Option<String>, QueueError> {
     let Some(seq) = task.question.filter(|_| task.status == Status::InputRequired) else { return Ok(None) };
     let wanted = crate::agents::queue::Wanted { after: seq - 1, task: Some(task.id), limit: 1, ..Default::default() };
     let found = bridge.queue.updates(&wanted).await?;

@@ -1,10 +1,13 @@
 //! `retry_task`: it is to be done after all.
 
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
 use nexus_core::prelude::*;
 
-use super::failed;
 use super::shown::Now;
 use super::words::Id;
+use super::{failed, known};
 use crate::agents::Bridge;
 
 /// Puts a finished task (complete, in error, cancelled or dead) back into its queue, to be done from the start.
@@ -24,6 +27,10 @@ impl Tool<Bridge> for RetryTask {
 
     fn summary(&self) -> String {
         format!("do the task {} again", self.id.0)
+    }
+
+    fn background(&self, bridge: &Arc<Bridge>) -> Option<BoxFuture<'static, Option<String>>> {
+        known::of(bridge, self.id.0)
     }
 
     async fn run(self, bridge: &Bridge, cx: &CallCx) -> ToolResult<Now> {

@@ -291,6 +291,32 @@ async fn the_limits_of_a_task_are_its_own_or_else_its_targets() {
 }
 
 #[tokio::test]
+async fn who_is_asked_reads_what_the_task_is_about_and_no_secret() {
+    let yaml = "agents: { targets: { homelab: { worker: {} } } }\napproval: { mode: operator }\n";
+    let hub = Hub::start().yaml(yaml).key(MODEL, "approved: [send_message]").key(AGENT, "target: homelab").await;
+    let (model, agent) = hub.bridge().await;
+    let id = model.sends("Clean the disks,\nthe password=hunter2hunter2 is old").await;
+    claimed(&agent).await;
+    agent.does("ask_operator", json!({ "question": "Which\u{1b}[31m disk?" })).await;
+    for (tool, arguments) in [
+        ("answer_task", json!({ "id": id, "answer": "the big one" })),
+        ("cancel_task", json!({ "id": id })),
+        ("retry_task", json!({ "id": id })),
+    ] {
+        let waits = model.call(tool, arguments).await;
+        let code = waits["structuredContent"]["code"].as_str().unwrap_or_else(|| panic!("{waits}")).to_owned();
+        let pending: Value = serde_json::from_str(&hub.nexus(&["pending", "--json"]).await.ok()).unwrap();
+        let pending = pending.as_array().unwrap().iter().find(|one| one["code"] == *code).unwrap().to_string();
+        assert!(pending.contains("for homelab, input_required: “Clean the disks, ⏎"), "{pending}");
+        assert!(pending.contains("it asks: “Which") && pending.contains(" disk?”"), "{pending}");
+        assert!(!pending.contains("hunter2") && !pending.contains("u001b"), "{pending}");
+    }
+    // What is not there has no background, and is a question all the same.
+    let waits = model.call("cancel_task", json!({ "id": "t99" })).await;
+    assert!(waits["structuredContent"]["code"].is_string(), "{waits}");
+}
+
+#[tokio::test]
 async fn what_a_target_left_behind_that_is_no_longer_there_is_still_seen() {
     let mut before = Hub::with_agents().await;
     let model = before.modern(&secret(MODEL));
