@@ -157,8 +157,9 @@ class Model:
         with self.promise("the agent's question comes, and its answer goes back to the command"):
             (self.folder / "go").touch()
             await follow(self.client, task, is_kind("question"))
-            assert (await self.call("get_task", {"id": task}))["status"] == "input_required"
-            await self.call("answer_task", {"id": task, "answer": "the second disk"})
+            asks = await self.call("get_task", {"id": task})
+            assert asks["status"] == "input_required", asks
+            await self.call("answer_task", {"id": task, "answer": "the second disk", "question_id": asks["question_id"]})
             assert len(self.someone.asked) == 1 and "answer_task" in self.someone.asked[0], self.someone.asked
             assert f"errand {self.era}" in self.someone.asked[0] and "it asks:" in self.someone.asked[0], self.someone.asked
             all_said = await follow(self.client, task, is_kind("complete"))
@@ -288,8 +289,8 @@ async def pulling(era, model, agent):
         assert (peeked["waiting"], peeked["next"][0]["first_line"]) == (1, f"felt, the next {era}"), peeked
     with kept("asks, and waits for the answer"):
         asking = asyncio.create_task(call(agent, "ask_operator", {"question": "Which branch?", "wait_seconds": 30}))
-        await follow(model, sent["id"], is_kind("question"))
-        await call(model, "answer_task", {"id": sent["id"], "answer": "main"})
+        question = next(filter(is_kind("question"), await follow(model, sent["id"], is_kind("question"))))
+        await call(model, "answer_task", {"id": sent["id"], "answer": "main", "question_id": question["id"]})
         async with asyncio.timeout(PATIENCE):
             answered = await asking
         assert (answered["answered"], answered["answer"], answered["status"]) == (True, "main", "in_progress"), answered

@@ -96,6 +96,39 @@ def by_the_worker():
                 assert key not in log.read_text(), "the key is in the log"
 
 
+def lives(pid):
+    """One that has ended may wait long for somebody to ask how."""
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def with_its_shell():
+    """What Claude Code's shell runs is a session of its own, and ends with the task all the same."""
+    key = nexus("key", "new", "homelab-agent-2", "--target", "homelab")
+    number = HOME / "shell.pid"
+    shell = ("Bash", {"command": f"echo $$ > {number}; nexus agent say working; sleep 1000", "description": "Works for long"})
+    worker = [BIN, "agent", "--target", "homelab", "--url", MCP.removesuffix("/mcp"), "--", CLAUDE, "-p", "--allowedTools", "Bash"]
+    for words, end in (("a task that is cancelled", lambda task, _: nexus("tasks", "cancel", task)),
+                       ("the task of a killed worker", lambda _, process: process.kill())):
+        number.unlink(missing_ok=True)
+        with ScriptedModel(shell) as model, promise(f"Claude Code, run by the worker: {words} ends with what its shell is running"):
+            log, env = HOME / "worker-2.log", claude_env(model) | {"NEXUS_AGENT_KEY": key}
+            with running(worker, env, log) as process:
+                task = send("homelab", f"Work for long: {words}")
+                until = time.monotonic() + PATIENCE
+                while "working" not in nexus("tasks", "show", task):
+                    assert time.monotonic() < until, nexus("tasks", "show", task) + log.read_text()[-1000:]
+                    time.sleep(0.1)
+                shell_of_it = number.read_text().strip()
+                assert lives(shell_of_it), "its shell is not there"
+                end(task, process)
+                while lives(shell_of_it):
+                    assert time.monotonic() < until, "its shell is still there"
+                    time.sleep(0.1)
+
+
 def by_itself():
     """As the text for its CLAUDE.md says."""
     key = nexus("key", "new", "felt-agent", "--target", "nexus:felt")
@@ -121,5 +154,6 @@ def by_itself():
 
 HOME.mkdir()
 by_the_worker()
+with_its_shell()
 by_itself()
 finish()

@@ -3,7 +3,8 @@
     webhook.py                   beside tests/with_hub.py, with the Python of `standardwebhooks`
 
 The agent verifies what is posted to it with the library, and signs what it says with the library. A hub of its own has it
-for a target; the operator's command line sends, answers and cancels. A line per promise, as the scripts of tests/interop.
+for a target; the operator's command line sends, answers and cancels. A second target is the agent of docs/agents.md, taken
+from there as it stands. A line per promise, as the scripts of tests/interop.
 """
 
 import base64
@@ -13,10 +14,13 @@ import json
 import os
 import pathlib
 import queue
+import re
 import secrets
+import socket
 import subprocess
 import sys
 import threading
+import time
 import urllib.error
 import urllib.request
 
@@ -61,12 +65,69 @@ def heard(kind):
     return message
 
 
-def start(port):
+class Between(http.server.BaseHTTPRequestHandler):
+    """Stands before the hub for the agent of the docs, and loses the first try of all that it says."""
+
+    tries = {}
+
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers["content-length"]))
+        name, kind = self.headers["webhook-id"], json.loads(body)["kind"]
+        self.tries[name] = self.tries.get(name, 0) + 1
+        if self.tries[name] == 1:
+            # Busy, or gone without a word.
+            return self.answer(503, b"{}") if kind == "progress" else None
+        headers = {name: value for name, value in self.headers.items() if name.lower().startswith("webhook-")}
+        with urllib.request.urlopen(urllib.request.Request(address + self.path, body, headers), timeout=PATIENCE) as heard:
+            self.answer(heard.status, heard.read())
+
+    def answer(self, status, body):
+        self.send_response(status)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+
+# What the agent of the docs runs for its tasks.
+MAKE = r"""#!/bin/sh
+case $(cat) in
+    bytes) printf 'caf\351 \342\230\203\n'; echo 'and a word' >&2; exit 3 ;;
+    *) echo $$ > "$TMPDIR/make.pid"; sleep 600; echo "not ended" ;;
+esac
+"""
+
+
+def agent_of_the_docs(port, hub):
+    """The program in docs/agents.md, with a `make` of ours."""
+    text = (TESTS.parent / "docs" / "agents.md").read_text()
+    programs = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    assert len(programs) == 1, f"{len(programs)} programs in docs/agents.md"
+    folder = pathlib.Path(os.environ["TMPDIR"]) / "docs"
+    folder.mkdir()
+    (folder / "agent.py").write_text(programs[0])
+    (folder / "make").write_text(MAKE)
+    (folder / "make").chmod(0o755)
+    environment = {"PATH": f"{folder}:{os.environ['PATH']}", "LANG": "C", "TMPDIR": os.environ["TMPDIR"],
+                   "SECRET": SECRET, "HUB": f"http://127.0.0.1:{hub}", "PORT": str(port)}
+    with open(folder / "log", "wb") as log:
+        return subprocess.Popen([sys.executable, folder / "agent.py"], env=environment, stdout=log, stderr=log)
+
+
+def free_port():
+    with socket.socket() as any_socket:
+        any_socket.bind(("127.0.0.1", 0))
+        return any_socket.getsockname()[1]
+
+
+def start(port, docs_port):
     folder = pathlib.Path(os.environ["TMPDIR"]) / "hooked"
     (folder / "data").mkdir(parents=True)
     (folder / "secret").write_text(SECRET + "\n")
-    hook = f"{{ url: 'http://127.0.0.1:{port}/tasks', secret_file: secret }}"
-    (folder / "nexus.yaml").write_text(f"agents: {{ targets: {{ 'project:hook': {{ webhook: {hook} }} }} }}\n")
+    hooks = [f"'project:{name}': {{ webhook: {{ url: 'http://127.0.0.1:{at}/tasks', secret_file: secret }} }}"
+             for name, at in (("hook", port), ("docs", docs_port))]
+    (folder / "nexus.yaml").write_text(f"agents: {{ targets: {{ {', '.join(hooks)} }} }}\n")
     env = {name: os.environ[name] for name in ("PATH", "LANG", "TMPDIR", "HOME")}
     env |= {"MCP_PORT": "0", "CC_LINK_PORT": "0", "MCP_API_KEY": secrets.token_urlsafe(32)}
     places = ["--config", str(folder / "nexus.yaml"), "--data", str(folder / "data")]
@@ -97,9 +158,30 @@ def task(id):
     return json.loads(nexus("tasks", "show", id, "--json"))
 
 
+def until(what, so):
+    """What `so` gives, once that is something."""
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
+        if found := so():
+            return found
+        time.sleep(0.1)
+    raise AssertionError(f"not within {PATIENCE} s: {what}")
+
+
+def is_alive(pid):
+    try:
+        return "\nState:\tZ" not in pathlib.Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return False
+
+
 receiver = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Receiver)
 threading.Thread(target=receiver.serve_forever, daemon=True).start()
-hub, places, env = start(receiver.server_port)
+between = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Between)
+threading.Thread(target=between.serve_forever, daemon=True).start()
+docs_port = free_port()
+hub, places, env = start(receiver.server_port, docs_port)
+docs = agent_of_the_docs(docs_port, between.server_port)
 try:
     address = hub.addresses()["mcp"].removesuffix("/mcp")
 
@@ -144,7 +226,27 @@ try:
         long_ago = datetime.datetime.now(datetime.timezone.utc) - datetime.timedelta(minutes=10)
         assert post({"kind": "note", "content": "x"}, at=long_ago)[0] == 401
         assert post({"kind": "note", "content": "x"})[0] == 200
+
+    with promise("the agent of the docs works, and says again what was not heard, once for the hub"):
+        id = nexus("send", "project:docs", "bytes").strip()
+        done = until("its end", lambda: (ended := task(id)).get("completed_at") and ended)
+        assert (done["status"], done["exit_code"]) == ("error", 3), done
+        assert "caf\ufffd ☃\nand a word" in done["reason"], done
+        assert sorted(Between.tries.values()) == [2, 2], Between.tries
+        kinds = [update["kind"] for update in done["updates"]]
+        assert kinds == ["acknowledged", "progress", "error"], kinds
+
+    with promise("the agent of the docs ends what is cancelled"):
+        id = nexus("send", "project:docs", "take your time").strip()
+        file = pathlib.Path(os.environ["TMPDIR"]) / "make.pid"
+        pid = until("the work", lambda: file.exists() and file.read_text().strip())
+        nexus("tasks", "cancel", id)
+        until("the end of the work", lambda: not is_alive(pid))
+        until("its last word", lambda: len(Between.tries) == 4)
+        assert docs.poll() is None
 finally:
+    docs.kill()
+    docs.wait()
     problem = hub.stop()
 with promise("the hub ends when asked"):
     assert not problem, f"{problem}: {hub.said()[-1500:]}"

@@ -214,15 +214,15 @@ impl Hub {
             (_, Some(Heard { answer: Err(why), code })) => Outcome::Done(self.unanswered(record, why, &code)),
             (Decision::Allow(permit), _) => Outcome::Done(run(intent, permit, cx, record, &self.ending).await),
             (Decision::Ask(question), heard) => {
-                if let Some(background) = intent.background()
-                    && let Ok(Some(known)) = timeout(BACKGROUND, background).await
-                {
-                    record.learned(&known);
-                }
                 let pending = Box::new(Pending::new(question, intent, cx, record, self));
                 let looked = match heard {
                     Some(Heard { answer: Ok(answer), .. }) => Box::pin(pending.accept(answer, By::Client)).await,
                     _ => pending.look(),
+                };
+                // Only for whoever is still to be asked: an answer that is there must not get lost meanwhile.
+                let looked = match looked {
+                    Looked::Asks(pending) => pending.learn().await,
+                    other => other,
                 };
                 match looked {
                     Looked::Asks(pending) => Outcome::Ask(pending),
@@ -268,9 +268,6 @@ struct Heard {
 
 /// Why a call was cut off that nobody cancelled.
 const HUB_ENDED: &str = "the hub ended";
-
-/// How long a question waits for what else is known of its matter.
-const BACKGROUND: Duration = Duration::from_secs(2);
 
 /// How long a cancelled write may take to end by itself: a command gets SIGTERM before SIGKILL.
 const GRACE: Duration = Duration::from_secs(3);

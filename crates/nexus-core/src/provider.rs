@@ -92,6 +92,11 @@ pub trait Intent: Send {
     /// One line for the human who is asked.
     fn summary(&self) -> String;
 
+    /// Characters of it that are shown. It is cut where it is known what has to be hidden.
+    fn longest_summary(&self) -> usize {
+        usize::MAX
+    }
+
     /// Whether the summary is to end in the arguments, as the record shows them.
     fn tells_arguments(&self) -> bool {
         false

@@ -86,6 +86,9 @@ pub trait Tool<E>: DeserializeOwned + JsonSchema + Send + 'static {
     const MOST: Access = Self::ACCESS;
     const LISTED: Listed = Listed::Everyone;
     const HIDDEN: Hidden = Hidden::Secrets;
+    /// Characters of the summary that are shown, where that may be long. A tool must not cut it by itself: half of a
+    /// secret is not known for one, and would be shown.
+    const LONGEST_SUMMARY: usize = usize::MAX;
     /// An object: it becomes `structuredContent`, its schema `outputSchema`.
     type Reply: Serialize + JsonSchema + Send;
 
@@ -390,6 +393,10 @@ impl<E: Send + Sync + 'static, T: Tool<E>> Intent for Ready<E, T> {
 
     fn summary(&self) -> String {
         self.tool.summary()
+    }
+
+    fn longest_summary(&self) -> usize {
+        T::LONGEST_SUMMARY
     }
 
     fn node(&self) -> Option<&NodeName> {

@@ -4,6 +4,8 @@
 
 #[path = "path/approving.rs"]
 mod approving;
+#[path = "path/background.rs"]
+mod background;
 #[path = "path/bench.rs"]
 mod bench;
 #[path = "path/consent.rs"]

@@ -43,6 +43,18 @@ CREATE INDEX task_deadline ON task (home, deadline_ms) WHERE deadline_ms IS NOT 
 -- A claimer may use a name again, once its task is finished.
 CREATE INDEX task_claim ON task (home, claim, completed_ms) WHERE claim IS NOT NULL;
 CREATE INDEX task_finished ON task (home, completed_ms) WHERE completed_ms IS NOT NULL;
+-- What a key has, and what it had last.
+CREATE INDEX task_holder ON task (home, target, claimed_by, completed_ms, number) WHERE claimed_by IS NOT NULL;
+
+-- Keys of messages that were found to be there already, by their words. Those of all others stand at their tasks.
+CREATE TABLE task_other_key (
+    home            TEXT NOT NULL,
+    sender          TEXT NOT NULL,
+    idempotency_key TEXT NOT NULL,
+    task            BIGINT NOT NULL,
+    PRIMARY KEY (home, sender, idempotency_key)
+);
+CREATE INDEX task_other_key_task ON task_other_key (home, task);
 
 -- How many tasks there are of each kind, so that nobody has to count them.
 CREATE TABLE task_count (
@@ -54,7 +66,8 @@ CREATE TABLE task_count (
     PRIMARY KEY (home, target, status, priority)
 );
 
--- What agents said, in the order in which the hub heard it. What has a `source` is taken once.
+-- What agents said, in the order in which the hub heard it. What has a `source` is taken once. `peak_ms` is the latest
+-- `created_ms` up to there: it never falls, whatever is done to the clock.
 CREATE TABLE task_update (
     home       TEXT NOT NULL,
     seq        BIGINT NOT NULL,
@@ -63,13 +76,15 @@ CREATE TABLE task_update (
     kind       TEXT NOT NULL,
     content    TEXT NOT NULL,
     created_ms BIGINT NOT NULL,
+    peak_ms    BIGINT NOT NULL,
     source     TEXT,
     PRIMARY KEY (home, seq)
 );
 CREATE UNIQUE INDEX task_update_source ON task_update (home, source) WHERE source IS NOT NULL;
 CREATE INDEX task_update_task ON task_update (home, task, seq) WHERE task IS NOT NULL;
 CREATE INDEX task_update_target ON task_update (home, target, seq);
-CREATE INDEX task_update_time ON task_update (home, created_ms, seq);
+CREATE INDEX task_update_time ON task_update (home, peak_ms, seq);
+CREATE INDEX task_update_note ON task_update (home, created_ms) WHERE task IS NULL;
 
 -- The last number of a task (`task`) and of an update (`update`).
 CREATE TABLE agent_number (
@@ -105,6 +120,8 @@ CREATE TABLE telegram_message (
     chat    BIGINT NOT NULL,
     message BIGINT NOT NULL,
     task    BIGINT NOT NULL,
+    -- The number of the question that it asks: a reply answers that one and no other.
+    question BIGINT,
     PRIMARY KEY (home, chat, message)
 );
 CREATE INDEX telegram_message_task ON telegram_message (home, task);

@@ -10,6 +10,7 @@ use nexus_core::principal::Patterns;
 use tokio_util::sync::CancellationToken;
 
 mod bell;
+pub mod opening;
 pub mod queue;
 pub mod tally;
 pub mod targets;

@@ -25,6 +25,7 @@ use nexus_mcp::front::identity;
 use nexus_mcp::server::{Extras, Server};
 use nexus_tools::{Settings, Toolbox, families};
 
+use crate::agents::opening::Opening;
 use crate::agents::webhook::{self, Hooks};
 use crate::agents::{self, Bridge, Queue, Targets, telegram};
 use crate::audit::Journal;
@@ -195,6 +196,13 @@ impl Assembly {
         let (bridge, keep) = (self.agents.clone(), loaded.config.agents.keep.0);
         let tend = bridge.queue.clone().tend(keep, self.background.clone());
         self.tasks.spawn("upkeep of the queue", until_stopped(&self.tasks, tend));
+        let opening = Opening {
+            has_bot: telegram::is_expected(&loaded.config, &bridge.targets),
+            bridge: bridge.clone(),
+            store: self.store.clone(),
+            home: agents::short(&self.home),
+        };
+        self.tasks.spawn("changes of targets", until_stopped(&self.tasks, opening.run(self.background.clone())));
         let over = self.background.clone();
         let counting = async move {
             over.run_until_cancelled(bridge.tally.keep(&bridge)).await;

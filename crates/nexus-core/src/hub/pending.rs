@@ -2,9 +2,11 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::Value;
 use tokio::sync::watch;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::record::Record;
@@ -20,6 +22,9 @@ use crate::name::NodeName;
 use crate::provider::{Intent, Origin, Own};
 use crate::reply::Reply;
 use crate::session::Session;
+
+/// How long a question waits for what else is known of its matter.
+const BACKGROUND: Duration = Duration::from_secs(2);
 
 /// A call that waits for a human's answer. Dropped without one, it did not happen.
 pub struct Pending {
@@ -136,6 +141,15 @@ impl Pending {
         record.row.how = by.map(|by| by.how(Answer::Once));
         cx.answered = by;
         Looked::Ready(Box::new(Ready { intent, permit, cx, record, ending }))
+    }
+
+    /// Looks up what else is known of its matter, for whoever is going to be asked. They may have answered meanwhile.
+    pub(super) async fn learn(mut self: Box<Self>) -> Looked {
+        let Some(background) = self.intent.background() else { return Looked::Asks(self) };
+        if let Ok(Some(known)) = timeout(BACKGROUND, background).await {
+            self.record.learned(&known);
+        }
+        self.look()
     }
 
     /// The question was put to someone, `how` says in which way; this call ends here, and the next one may be

@@ -98,14 +98,15 @@ impl Record {
             }
             summary
         };
-        let said = intent.summary();
+        let (said, longest) = (intent.summary(), intent.longest_summary());
         let said = text::clean(&said);
+        // Hidden before it is cut: the half of a secret looks like nothing.
         let summary = redact::text(&said);
         // Who decides must see what would run: where more than a plain value is hidden, only the hub's own secrets are.
         if intent.access() == Access::Write && summary != said && hides_syntax(&said, &summary) {
-            self.whole = Some(with_arguments(redact::own_values(&said).into_owned()));
+            self.whole = Some(with_arguments(text::cut(&redact::own_values(&said), longest).into_owned()));
         }
-        let summary = with_arguments(summary.into_owned());
+        let summary = with_arguments(text::cut(&summary, longest).into_owned());
         self.row.summary = Some(match summary.char_indices().nth(LONGEST_SUMMARY) {
             None => summary,
             Some((at, _)) => {

@@ -6,6 +6,7 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, te
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::guard::Guarded;
+use super::mark::{self, Mark};
 
 /// The group a program leads. Dropped before [`Group::release`], all of it is killed at once.
 ///
@@ -13,13 +14,20 @@ use super::guard::Guarded;
 #[derive(Debug)]
 pub struct Group {
     leader: Option<Pid>,
+    /// What all it has started bears, in its group or not.
+    mark: Option<Mark>,
     /// Taken off the guard's list when this is dropped.
     guarded: Option<Guarded>,
 }
 
 impl Group {
     pub(super) fn led_by(id: Option<u32>) -> Self {
-        Self { leader: id.and_then(|id| Pid::from_raw(id.cast_signed())), guarded: None }
+        Self { leader: id.and_then(|id| Pid::from_raw(id.cast_signed())), mark: None, guarded: None }
+    }
+
+    pub(super) fn marked(mut self, mark: Option<Mark>) -> Self {
+        self.mark = mark;
+        self
     }
 
     pub(super) fn guarded(mut self, guarded: Guarded) -> Self {
@@ -43,6 +51,12 @@ impl Group {
 
     pub fn kill(&self) {
         self.signal(Signal::KILL);
+    }
+
+    /// Kills what has left the group, where the program was [`super::Start::marked`].
+    pub async fn kill_strays(&self) {
+        let marks = Vec::from_iter(self.mark.clone());
+        let _ = tokio::task::spawn_blocking(move || mark::kill_all(&marks)).await;
     }
 
     /// Whether the leader has ended. Leaves it to be reaped.
@@ -69,6 +83,7 @@ impl Group {
     /// The leader is reaped: its number may be anyone's now, and what it left in the background may stay.
     pub fn release(&mut self) {
         self.leader = None;
+        self.mark = None;
         self.guarded = None;
     }
 
@@ -83,5 +98,6 @@ impl Group {
 impl Drop for Group {
     fn drop(&mut self) {
         self.kill();
+        mark::kill_all(self.mark.as_slice());
     }
 }

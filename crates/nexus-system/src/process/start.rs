@@ -10,6 +10,7 @@ use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 
 use super::group::Group;
 use super::guard;
+use super::mark::Mark;
 use super::shim::{START, THIS_PROGRAM};
 
 /// Where programs are looked for when their variables do not say.
@@ -26,6 +27,7 @@ pub struct Start {
     pub stdin: Pipe,
     pub stdout: Pipe,
     pub stderr: Pipe,
+    mark: Option<Mark>,
 }
 
 /// What one of the three streams is tied to.
@@ -56,6 +58,7 @@ impl Start {
             stdin: Pipe::Null,
             stdout: Pipe::Piped,
             stderr: Pipe::Piped,
+            mark: None,
         }
     }
 
@@ -81,10 +84,16 @@ impl Start {
         Self { stdin, ..self }
     }
 
+    /// With it ends also what it has started in sessions of their own, at the price of a look at all processes.
+    #[must_use]
+    pub fn marked(self) -> Self {
+        Self { mark: Some(Mark::new()), ..self }
+    }
+
     /// Starts it, to be ended by whoever asked for it.
     pub fn start(&self) -> io::Result<Started> {
         let child = self.command(&self.program, &[]).spawn()?;
-        let group = Group::led_by(child.id());
+        let group = Group::led_by(child.id()).marked(self.mark.clone());
         Ok(Started::new(child, group))
     }
 
@@ -97,7 +106,7 @@ impl Start {
         }
         let parent = std::process::id().to_string();
         let words = [OsStr::new(START), OsStr::new(&parent), OsStr::new("--"), &self.program];
-        guard::start(self.command(OsStr::new(THIS_PROGRAM), &words)).await
+        guard::start(self.command(OsStr::new(THIS_PROGRAM), &words), self.mark.clone()).await
     }
 
     #[allow(clippy::disallowed_methods, reason = "this is the shim")]
@@ -108,6 +117,7 @@ impl Start {
             .args(&self.args)
             .env_clear()
             .envs(self.env.iter().map(|(name, value)| (name, value)))
+            .envs(self.mark.iter().map(Mark::variable))
             .stdin(Stdio::from(self.stdin))
             .stdout(Stdio::from(self.stdout))
             .stderr(Stdio::from(self.stderr))

@@ -83,6 +83,13 @@ pub enum Lease {
     Held,
 }
 
+/// Whether a task that was carried has reached anybody.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arrived {
+    Never,
+    Perhaps,
+}
+
 /// By what right somebody reports.
 #[derive(Clone, Debug)]
 pub enum Who {
@@ -301,6 +308,12 @@ impl Queue {
         }
     }
 
+    /// A key that serves a target looks: that renews the leases of what it has, but for those of programs, which beat.
+    pub async fn seen(&self, target: &Arc<str>, by: &str) -> Result<(), QueueError> {
+        let claims = self.spoken_claims(target, by).await?;
+        self.beat(target, &claims).await.map(drop)
+    }
+
     pub async fn report(&self, report: Report) -> Result<Reported, QueueError> {
         self.ask(report).await
     }
@@ -316,14 +329,8 @@ impl Queue {
         self.ask(report::Note { target: target.clone(), kind, content, source }).await
     }
 
-    /// To the question of that number; without one, to whichever waits.
-    pub async fn answer(
-        &self,
-        task: TaskId,
-        question: Option<i64>,
-        answer: String,
-        by: &str,
-    ) -> Result<Task, QueueError> {
+    /// To the question of that number, and to no other.
+    pub async fn answer(&self, task: TaskId, question: i64, answer: String, by: &str) -> Result<Task, QueueError> {
         let answered = self.ask(settle::Answer { task, question, answer }).await?;
         debug!(%task, by, "{task} was answered by {by}");
         Ok(answered)
@@ -367,9 +374,15 @@ impl Queue {
         self.ask(keep::MoveBookmark { principal, target, task: task.map_or(0, |task| task.0), seq }).await
     }
 
-    /// A message of a Telegram chat is about a task.
-    pub async fn telegram_sent(&self, chat: i64, message: i64, task: TaskId) -> Result<(), QueueError> {
-        self.ask(keep::TelegramSent { chat, message, task }).await
+    /// A message of a Telegram chat is about a task, and about one question of it where it asks that.
+    pub async fn telegram_sent(
+        &self,
+        chat: i64,
+        message: i64,
+        task: TaskId,
+        question: Option<i64>,
+    ) -> Result<(), QueueError> {
+        self.ask(keep::TelegramSent { chat, message, task, question }).await
     }
 }
 

@@ -3,7 +3,9 @@
 //! Only the holder of the data folder runs it, since a bot's updates go to one program. Everything comes in through
 //! [`poller`] and leaves through [`sender`]; what is in between has no connection of its own.
 
+mod about;
 mod access;
+mod answers;
 mod approvals;
 mod client;
 mod commands;
@@ -18,8 +20,10 @@ mod pause;
 mod places;
 mod poller;
 mod poster;
+mod refusals;
 mod sender;
 mod split;
+mod texts;
 mod topics;
 mod words;
 
@@ -44,6 +48,7 @@ use crate::config::Config;
 use crate::store::Store;
 
 use access::Access;
+use answers::Answered;
 use approvals::{Desk, Prompts};
 use client::Client;
 use credentials::Credentials;
@@ -52,8 +57,10 @@ use health::Health;
 use notices::Notices;
 use places::Places;
 use poller::Poller;
+pub use poster::was_posted;
 use poster::{Poster, Posting};
 use sender::{Outbox, Sender};
+use texts::Texts;
 use topics::Topics;
 
 /// Replies that wait to be sent.
@@ -97,6 +104,8 @@ pub struct Bot {
     voices: Mutex<HashMap<i64, Voice>>,
     posting: Posting,
     prompts: Prompts,
+    answered: Answered,
+    texts: Texts,
     replies: Arc<Semaphore>,
     /// The chat in which approvals are asked for.
     operator: Option<i64>,
@@ -125,6 +134,11 @@ pub async fn start(config: &Config, world: World) {
     };
     error!("the Telegram bot is off: {told}");
     queue.heard(CHANNEL, Some(told)).await;
+}
+
+/// Whether there is a bot, or should be one.
+pub fn is_expected(config: &Config, targets: &Targets) -> bool {
+    is_wanted(targets) || !matches!(credentials::find(config), Ok(None))
 }
 
 fn is_wanted(targets: &Targets) -> bool {
@@ -166,6 +180,8 @@ async fn run(config: &Config, credentials: Credentials, world: World) {
         voices: Mutex::default(),
         posting: Posting::default(),
         prompts: Prompts::default(),
+        answered: Answered::default(),
+        texts: Texts::default(),
         replies: Arc::new(Semaphore::new(MOST_REPLIES)),
         operator: credentials.chat.or_else(|| telegram.allowed_users.first().copied()),
     });

@@ -30,6 +30,7 @@ mod post;
 mod sign;
 
 use carrier::Carrier;
+pub use carrier::was_taken;
 use post::Post;
 use sign::Signer;
 

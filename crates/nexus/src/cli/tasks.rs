@@ -8,13 +8,15 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::io::AsyncReadExt;
 
-use super::{one_line, print, put, say};
+use super::{print, put, say};
 use crate::agents::task::TaskId;
 use crate::config::Loaded;
 
+mod deaf;
 mod line;
 mod show;
 
+use deaf::Queues;
 pub use line::{Followed, Line, Wait};
 pub use show::{Whole, update};
 
@@ -99,6 +101,12 @@ struct Now {
     target: String,
 }
 
+/// What a task waits for.
+#[derive(Debug, Deserialize)]
+struct Asking {
+    question_id: Option<i64>,
+}
+
 impl Tasks {
     pub async fn run(self, loaded: Loaded) -> Result<ExitCode> {
         let line = Line::to(&loaded);
@@ -133,8 +141,12 @@ impl Act {
                 say(&format!("{} is {}.", now.id, now.status));
             }
             Act::Answer { id, answer } => {
-                let answer = text_of(answer).await?;
-                let now: Now = line.get("answer_task", json!({ "id": id.to_string(), "answer": answer })).await?;
+                let (id, answer) = (id.to_string(), text_of(answer).await?);
+                // To the one that waits now, and to no other.
+                let Asking { question_id } = line.get("get_task", json!({ "id": id, "updates": 0 })).await?;
+                let question = question_id.unwrap_or_default();
+                let arguments = json!({ "id": id, "answer": answer, "question_id": question });
+                let now: Now = line.get("answer_task", arguments).await?;
                 say(&format!("{} is answered, and {}.", now.id, now.status));
             }
         }
@@ -226,26 +238,9 @@ impl List {
 
 /// Tasks may wait for nobody.
 pub async fn tell_of_the_deaf(line: &Line<'_>, target: Option<&str>) -> Result<()> {
-    #[derive(Deserialize)]
-    struct Status {
-        targets: Vec<Target>,
-    }
-    #[derive(Deserialize)]
-    struct Target {
-        target: String,
-        pending: i64,
-        deaf: bool,
-        trouble: Option<String>,
-    }
     let arguments = target.map_or(json!({}), |target| json!({ "target": target }));
-    let status: Status = line.get("queue_status", arguments).await?;
-    for target in status.targets.iter().filter(|target| target.deaf && target.pending > 0) {
-        let name = one_line(&target.target);
-        match &target.trouble {
-            Some(trouble) => say(&format!("{name} cannot be reached: {}", one_line(trouble))),
-            None => say(&format!("Nobody serves {name} now; its tasks wait.")),
-        }
-    }
+    let queues: Queues = line.get("queue_status", arguments).await?;
+    queues.deaf(target).iter().for_each(|words| say(words));
     Ok(())
 }
 

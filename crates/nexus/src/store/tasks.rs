@@ -38,6 +38,7 @@ macro_rules! beginnings {
 
 #[cfg(test)]
 mod filled;
+mod known;
 mod look;
 pub mod prune;
 pub mod said;
@@ -187,16 +188,6 @@ static COUNT: LazyLock<Bulk> = LazyLock::new(|| {
     let added = "ON CONFLICT (home, target, status, priority) DO UPDATE SET n = task_count.n + excluded.n";
     Bulk::rows("task_count (home, target, status, priority, n)", 5, "", added)
 });
-static SAME_WORDS: LazyLock<Bulk> = LazyLock::new(|| {
-    Bulk::list(
-        "SELECT number, content_hash FROM task WHERE home = # AND target = # AND completed_ms IS NULL \
-         AND content_hash IN (#)",
-    )
-});
-static SAME_KEY: LazyLock<Bulk> = LazyLock::new(|| {
-    Bulk::list("SELECT number, idempotency_key FROM task WHERE home = # AND sender = # AND idempotency_key IN (#)")
-});
-
 fn numbers(rows: &[(String, i64)]) -> Numbers {
     let number = |wanted: &str| rows.iter().find(|(name, _)| name == wanted).map_or(0, |(_, n)| *n);
     Numbers { task: number("task"), update: number("update") }
@@ -261,46 +252,6 @@ impl Tx {
 
     pub async fn counts_of(&mut self, home: &str, target: &str) -> Result<Vec<CountRow>, StoreError> {
         self.find(COUNTS_OF, &[home.into(), target.into()]).await
-    }
-
-    /// Unfinished tasks of a target with one of these hashes.
-    pub async fn same_words(
-        &mut self,
-        home: &str,
-        target: &str,
-        hashes: &[&[u8]],
-    ) -> Result<Vec<(i64, Vec<u8>)>, StoreError> {
-        let hashes: Vec<Value<'_>> = hashes.iter().map(|hash| Value::Bytes(hash)).collect();
-        self.look_up(&SAME_WORDS, [home.into(), target.into()], &hashes).await
-    }
-
-    /// Tasks of a sender with one of these keys, finished ones too.
-    pub async fn same_key(
-        &mut self,
-        home: &str,
-        sender: &str,
-        keys: &[&str],
-    ) -> Result<Vec<(i64, String)>, StoreError> {
-        let keys: Vec<Value<'_>> = keys.iter().map(|key| (*key).into()).collect();
-        self.look_up(&SAME_KEY, [home.into(), sender.into()], &keys).await
-    }
-
-    async fn look_up<T: super::tx::Found>(
-        &mut self,
-        bulk: &'static Bulk,
-        fixed: [Value<'_>; 2],
-        list: &[Value<'_>],
-    ) -> Result<Vec<T>, StoreError> {
-        let (mut found, mut rest) = (Vec::new(), list);
-        while let Some(last) = rest.last() {
-            let (length, sql) = bulk.enough(rest.len(), self.numbered());
-            let (now, later) = rest.split_at(length.min(rest.len()));
-            let filled = now.iter().chain(std::iter::repeat(last)).take(length);
-            let values: Vec<Value<'_>> = fixed.iter().chain(filled).copied().collect();
-            found.extend(self.find(sql, &values).await?);
-            rest = later;
-        }
-        Ok(found)
     }
 
     pub async fn task(&mut self, home: &str, id: TaskId) -> Result<Option<Kept>, StoreError> {

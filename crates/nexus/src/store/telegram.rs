@@ -10,6 +10,13 @@ const HAPPENED: &str = "
 const POSTED: &str =
     "SELECT message FROM telegram_message WHERE home = $1 AND task = $2 AND chat = $3 ORDER BY message LIMIT 1";
 
+const QUESTION: &str = "
+    SELECT seq FROM task_update WHERE home = $1 AND task = $2 AND seq < $3 AND kind = 'question'
+    ORDER BY seq DESC LIMIT 1";
+const ASKED: &str = "
+    SELECT message FROM telegram_message WHERE home = $1 AND task = $2 AND chat = $3 AND question = $4
+    ORDER BY message LIMIT 1";
+
 /// The number of an update, its task, and what kind it is.
 pub type Happened = (i64, i64, String);
 
@@ -22,5 +29,22 @@ impl Store {
     /// The first message about a task in a chat.
     pub async fn posted(&self, home: &str, task: i64, chat: i64) -> Result<Option<i64>, StoreError> {
         Ok(on_db!(self, |db| sqlx::query_scalar(POSTED).bind(home).bind(task).bind(chat).fetch_optional(db).await?))
+    }
+
+    /// The question that an answer is to: the last one before it.
+    pub async fn question_of(&self, home: &str, task: i64, answer: i64) -> Result<Option<i64>, StoreError> {
+        Ok(on_db!(self, |db| sqlx::query_scalar(QUESTION)
+            .bind(home)
+            .bind(task)
+            .bind(answer)
+            .fetch_optional(db)
+            .await?))
+    }
+
+    /// The message that asks a question in a chat.
+    pub async fn asked(&self, home: &str, task: i64, chat: i64, question: i64) -> Result<Option<i64>, StoreError> {
+        Ok(on_db!(self, |db| {
+            sqlx::query_scalar(ASKED).bind(home).bind(task).bind(chat).bind(question).fetch_optional(db).await?
+        }))
     }
 }

@@ -112,7 +112,8 @@ impl Command {
             .args(args)
             .env(self.env.iter().cloned().chain(more_env))
             .cwd(self.cwd.clone())
-            .stdin(if stdin.is_some() { Pipe::Piped } else { Pipe::Null });
+            .stdin(if stdin.is_some() { Pipe::Piped } else { Pipe::Null })
+            .marked();
         let how = match start.start_for_life().await {
             Ok(started) => return self.attend(started, stdin, outbox, stop, serving).await,
             Err(error) => How::NotStarted(error.to_string()),
@@ -161,6 +162,7 @@ impl Command {
         }
         // Before the leader is reaped: until then the number is its own.
         group.kill();
+        group.kill_strays().await;
         if open {
             let _ = timeout(LINGER, &mut streams).await;
         }

@@ -85,7 +85,8 @@ impl Worker {
         ];
         let env = env.map(|(name, value)| (OsString::from(name), value)).to_vec();
         let questions = Questions::default();
-        let serving = socket.serve(|order| self.speak(errand, outbox, stop, order, &questions));
+        let serving =
+            socket.serve(|order| self.speak(errand, outbox, stop, order, &questions), |asked| questions.told(asked));
         self.settings.command.run(&errand.content, env, outbox, stop, serving).await
     }
 
@@ -103,7 +104,7 @@ impl Worker {
             Order::Ask(question) => question,
         };
         tokio::select! {
-            answer = questions.ask(question, outbox, |number| self.wait_for_answer(errand, number)) => answer,
+            answer = questions.ask(&question, outbox, |number| self.wait_for_answer(errand, number)) => answer,
             () = stop.stopped() => Err(match stop.why() {
                 Some(Why::Hub(why)) => format!("{} was stopped: {why}", errand.task),
                 Some(Why::Worker) | None => "the worker was stopped".to_owned(),

@@ -21,7 +21,8 @@ const BEHIND: usize = 8;
 /// Reports that are still told of a task that was stopped.
 const FEW: usize = 4;
 
-/// What a task may say in all. Beyond that only the last lines are kept.
+/// What a command may print in all, and as much again may it say on purpose. Of output beyond that only the last lines are
+/// kept.
 const MOST_UPDATES: u64 = 10_000;
 const MOST_BYTES: usize = 10 * 1024 * 1024;
 
@@ -56,12 +57,12 @@ pub struct Outbox {
 #[derive(Debug, Default)]
 struct State {
     waiting: VecDeque<Item>,
-    /// When the first words of the last waiting output came.
+    /// When the first words of the waiting output came, or when what was before them was given away.
     since: Option<Instant>,
     /// When output was last given away.
     last: Option<Instant>,
-    updates: u64,
-    bytes: usize,
+    printed: Spent,
+    said: Spent,
     left_out: u64,
     tail: Tail,
     given: u64,
@@ -76,22 +77,25 @@ impl Outbox {
     }
 
     pub fn say(&self, words: String) -> Result<(), String> {
-        self.push(words.len(), Item::Said(words))
+        self.push(Item::Said(words))
     }
 
+    /// Not limited: the next one waits for the answer to this one.
     pub fn ask(&self, question: String, asked: Asked) -> Result<(), String> {
-        self.push(question.len(), Item::Question(question, asked))
+        self.push(Item::Question(question, asked))
     }
 
-    fn push(&self, bytes: usize, item: Item) -> Result<(), String> {
+    fn push(&self, item: Item) -> Result<(), String> {
         let mut state = self.state.lock();
         if state.closed {
             return Err("the task has ended".to_owned());
         }
-        if !state.takes(bytes) {
-            return Err("the task has said too much already".to_owned());
+        if let Item::Said(words) = &item {
+            if !state.said.leaves(words.len()) {
+                return Err("the task has said too much already".to_owned());
+            }
+            state.said.count(words.len());
         }
-        state.count(bytes);
         state.waiting.push_back(item);
         drop(state);
         self.news.notify_one();
@@ -174,7 +178,7 @@ impl State {
         let limit = if self.waiting.len() > BEHIND { LARGE } else { USUAL };
         let grows = matches!(self.waiting.back(), Some(Item::Output(last)) if last.len() + bytes <= limit);
         // What is joined to another costs no update of its own.
-        if self.left_out > 0 || (!grows && !self.takes(bytes)) || self.bytes + bytes > MOST_BYTES {
+        if self.left_out > 0 || (!grows && !self.printed.leaves(bytes)) || self.printed.bytes + bytes > MOST_BYTES {
             self.left_out += u64::from(ends == Ends::Line);
             return;
         }
@@ -182,10 +186,10 @@ impl State {
             Some(Item::Output(last)) if grows => {
                 last.push_str(piece);
                 last.push_str(end);
-                self.bytes += bytes;
+                self.printed.bytes += bytes;
             }
             _ => {
-                self.count(bytes);
+                self.printed.count(bytes);
                 self.since.get_or_insert(now);
                 self.waiting.push_back(Item::Output(format!("{piece}{end}")));
             }
@@ -205,15 +209,6 @@ impl State {
         }
     }
 
-    fn takes(&self, bytes: usize) -> bool {
-        self.updates < MOST_UPDATES && self.bytes + bytes <= MOST_BYTES
-    }
-
-    fn count(&mut self, bytes: usize) {
-        self.updates += 1;
-        self.bytes += bytes;
-    }
-
     fn due(&self, now: Instant) -> Due {
         match self.waiting.front() {
             None if self.closed => Due::Never,
@@ -231,10 +226,29 @@ impl State {
     fn take(&mut self, now: Instant) -> Option<Item> {
         let item = self.waiting.pop_front();
         if let Some(Item::Output(_)) = item {
-            self.since = None;
             self.last = Some(now);
         }
+        self.since = (!self.waiting.is_empty()).then_some(now);
         item
+    }
+}
+
+/// What was taken of a task's words.
+#[derive(Debug, Default)]
+struct Spent {
+    updates: u64,
+    bytes: usize,
+}
+
+impl Spent {
+    /// Whether there is room for an update of so many bytes.
+    fn leaves(&self, bytes: usize) -> bool {
+        self.updates < MOST_UPDATES && self.bytes + bytes <= MOST_BYTES
+    }
+
+    fn count(&mut self, bytes: usize) {
+        self.updates += 1;
+        self.bytes += bytes;
     }
 }
 
@@ -273,6 +287,27 @@ mod tests {
         assert_eq!(state.due(later), Due::Now);
         state.take(later);
         assert_eq!(state.due(later), Due::Never);
+    }
+
+    #[test]
+    fn what_is_left_behind_another_report_becomes_due_by_itself() {
+        let (mut state, begun) = (State::default(), Instant::now());
+        // One write of more than an update holds.
+        state.heard(&"x".repeat(USUAL - 1), Ends::Line, begun);
+        state.heard("the rest", Ends::Line, begun);
+        assert_eq!(output(state.take(begun)).len(), USUAL);
+        let due = begun + RHYTHM;
+        assert_eq!((state.due(begun), state.due(due - MOMENT), state.due(due)), (Due::At(due), Due::At(due), Due::Now));
+        assert_eq!(output(state.take(due)), "the rest\n");
+
+        state.heard("before", Ends::Line, due);
+        state.waiting.push_back(Item::Said("between".to_owned()));
+        state.heard("after", Ends::Line, due);
+        let later = due + RHYTHM;
+        assert_eq!(output(state.take(later)), "before\n");
+        assert_eq!(output(state.take(later)), "between");
+        assert_eq!(state.due(later + MOMENT), Due::At(later + RHYTHM));
+        assert_eq!(state.due(later + RHYTHM), Due::Now);
     }
 
     #[tokio::test]
@@ -339,12 +374,15 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn updates_are_counted_too() {
+    async fn updates_are_counted_too_and_a_question_can_always_be_asked() {
         let outbox = Outbox::default();
         for _ in 0..MOST_UPDATES {
             outbox.say("x".to_owned()).unwrap();
+            outbox.heard("y", Ends::Line);
         }
         assert!(outbox.say("x".to_owned()).is_err());
+        let (asked, _) = tokio::sync::watch::channel(None);
+        outbox.ask("may I?".to_owned(), asked).unwrap();
         outbox.heard("and more", Ends::Line);
         outbox.close(Rest::All);
         let mut last = None;

@@ -103,8 +103,8 @@ impl Socket {
         Ok(Self { path, listener })
     }
 
-    /// Answers whoever connects, until it is dropped.
-    pub async fn serve<F>(&self, carry_out: impl Fn(Order) -> F) -> Infallible
+    /// Answers whoever connects, until it is dropped; `told` hears which question was answered.
+    pub async fn serve<F>(&self, carry_out: impl Fn(Order) -> F, told: impl Fn(&str)) -> Infallible
     where
         F: Future<Output = Result<String, String>>,
     {
@@ -112,7 +112,7 @@ impl Socket {
         loop {
             tokio::select! {
                 accepted = self.listener.accept(), if open.len() < MOST => match accepted {
-                    Ok((stream, _)) => open.push(answer(stream, &carry_out)),
+                    Ok((stream, _)) => open.push(answer(stream, &carry_out, &told)),
                     // No more files, say; others will be closed.
                     Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
                 },
@@ -122,7 +122,7 @@ impl Socket {
     }
 }
 
-async fn answer<F>(stream: UnixStream, carry_out: impl Fn(Order) -> F)
+async fn answer<F>(stream: UnixStream, carry_out: impl Fn(Order) -> F, told: impl Fn(&str))
 where
     F: Future<Output = Result<String, String>>,
 {
@@ -130,21 +130,32 @@ where
     let mut reading = BufReader::new(reading.take(LONGEST_ORDER));
     let mut line = String::new();
     let Ok(Ok(1..)) = timeout(PATIENCE, reading.read_line(&mut line)).await else { return };
+    let mut asked = None;
     let reply = match serde_json::from_str(&line) {
         Ok(Order::Ask(words) | Order::Say(words)) if words.trim().is_empty() => Err("nothing was said".to_owned()),
         Ok(Order::Ask(words) | Order::Say(words)) if words.len() > LONGEST_WORDS => {
             Err(format!("more than {LONGEST_WORDS} bytes cannot be said at once"))
         }
-        Ok(order) => tokio::select! {
-            done = carry_out(order) => done,
-            // Whoever asked has gone.
-            _ = reading.read_u8() => return,
-        },
+        Ok(order) => {
+            if let Order::Ask(words) = &order {
+                asked = Some(words.clone());
+            }
+            tokio::select! {
+                // Whoever asked has gone.
+                biased;
+                _ = reading.read_u8() => return,
+                done = carry_out(order) => done,
+            }
+        }
         Err(_) => Err("this is not understood".to_owned()),
     };
+    let answered = reply.is_ok();
     let reply = reply.map_or_else(Reply::Failed, Reply::Done);
     let line = serde_json::to_string(&reply).unwrap_or_default() + "\n";
-    let _ = timeout(PATIENCE, writing.write_all(line.as_bytes())).await;
+    let written = timeout(PATIENCE, writing.write_all(line.as_bytes())).await;
+    if let (Some(words), true, Ok(Ok(()))) = (asked, answered, written) {
+        told(&words);
+    }
 }
 
 /// The other end: asks the worker that has started this command, and waits for as long as it takes.
@@ -162,6 +173,8 @@ pub async fn ask(socket: &Path, order: &Order) -> Result<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::RefCell;
+
     use super::*;
 
     async fn said(order: Order) -> Result<String, String> {
@@ -181,6 +194,7 @@ mod tests {
         assert_eq!(mode(&socket.path), 0o600);
         assert_eq!(socket.path.parent(), Some(folder.0.as_path()));
 
+        let told = RefCell::new(Vec::new());
         let asking = async {
             let path = &socket.path;
             assert_eq!(ask(path, &Order::Ask("yes\n\u{1}".into())).await.unwrap(), "yes\n\u{1}!");
@@ -190,9 +204,11 @@ mod tests {
             assert!(ask(path, &Order::Ask("\u{1}".repeat(LONGEST_WORDS))).await.is_ok());
         };
         tokio::select! {
-            never = socket.serve(said) => match never {},
+            never = socket.serve(said, |words| told.borrow_mut().push(words.to_owned())) => match never {},
             () = asking => {}
         }
+        assert_eq!(told.borrow().len(), 2, "questions that were answered");
+        assert_eq!(told.borrow()[0], "yes\n\u{1}");
         let path = socket.path.clone();
         drop(socket);
         assert!(ask(&path, &Order::Say("x".into())).await.is_err());

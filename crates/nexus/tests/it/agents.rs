@@ -1,5 +1,7 @@
 //! The agent bridge: tasks out, updates back.
 
+mod losing;
+mod moved;
 mod operator;
 mod reading;
 mod serving;

@@ -6,8 +6,9 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::batch::Batch;
+use super::settle;
 use super::writer::Change;
-use super::{Claim, Held, Lease, QueueError};
+use super::{Arrived, Claim, Held, Lease, Queue, QueueError};
 use crate::agents::task::{Act, Kind, Status, Task, TaskId};
 use crate::store::tasks::Kept;
 
@@ -142,13 +143,67 @@ impl Change for GiveBack {
         if kept.task.status.is_finished() {
             return Ok(());
         }
-        batch.act(&mut kept, Act::Requeue);
-        let task = &mut kept.task;
-        task.attempts = (task.attempts - 1).max(0);
-        (task.claim, task.claimed_by, task.lease_until, task.question) = (None, None, None, None);
-        task.acknowledged = None;
-        batch.put(&kept);
+        lay_back(batch, &mut kept, Arrived::Never);
         batch.tell(&kept, Kind::Note, "given back, and waits again");
         Ok(())
     }
+}
+
+impl Queue {
+    /// Takes a carried task from whoever has it, since they cannot be heard any more. Where it may have reached somebody
+    /// it is as with one who fell silent: it waits again, or is given up. False: they do not have it any more.
+    pub async fn take_away(&self, task: &Task, arrived: Arrived, why: String) -> Result<bool, QueueError> {
+        let Some(claim) = task.claim.clone() else { return Ok(false) };
+        let done = self.ask(TakeAway { task: task.id, claim, arrived, why }).await?;
+        done.iter().for_each(|words| self.witness.note(words));
+        Ok(done.is_some())
+    }
+}
+
+/// Whoever had it cannot be heard any more: it was carried in a way that its target has no longer.
+#[derive(Debug)]
+pub struct TakeAway {
+    pub task: TaskId,
+    pub claim: String,
+    pub arrived: Arrived,
+    pub why: String,
+}
+
+impl Change for TakeAway {
+    /// What was done, for the record. None: somebody was quicker.
+    type Done = Option<String>;
+
+    async fn make(&self, batch: &mut Batch<'_>) -> Result<Option<String>, QueueError> {
+        let mut kept = batch.task(self.task).await?;
+        let (id, why) = (self.task, &self.why);
+        if !kept.task.status.is_running() || kept.task.claim.as_ref() != Some(&self.claim) {
+            return Ok(None);
+        }
+        let (attempts, most) = (kept.task.attempts, kept.task.max_attempts);
+        let used = match self.arrived {
+            Arrived::Perhaps if attempts >= most => {
+                settle::end(batch, &mut kept, Act::GiveUp, Kind::Dead, why);
+                return Ok(Some(format!("{id} is dead: {why}")));
+            }
+            Arrived::Perhaps => format!(", {attempts} of {most} attempts are used"),
+            Arrived::Never => String::new(),
+        };
+        kept.task.reason = Some(why.clone());
+        lay_back(batch, &mut kept, self.arrived);
+        let told = format!("{why}; it waits again{used}");
+        batch.tell(&kept, Kind::Note, told.clone());
+        Ok(Some(format!("{id}: {told}")))
+    }
+}
+
+/// It waits as if it had never been claimed; the attempt counts if somebody may have got it.
+fn lay_back(batch: &mut Batch<'_>, kept: &mut Kept, arrived: Arrived) {
+    batch.act(kept, Act::Requeue);
+    let task = &mut kept.task;
+    if arrived == Arrived::Never {
+        task.attempts = (task.attempts - 1).max(0);
+    }
+    (task.claim, task.claimed_by, task.lease_until, task.question) = (None, None, None, None);
+    task.acknowledged = None;
+    batch.put(kept);
 }

@@ -47,6 +47,10 @@ impl Ears {
         }
     }
 
+    pub fn forget(&self, name: &str) {
+        self.heard.lock().remove(name);
+    }
+
     /// Somebody spoke, and the store did not take it.
     pub fn miss(&self) {
         self.missed.store(true, Ordering::Relaxed);

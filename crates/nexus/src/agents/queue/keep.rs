@@ -1,8 +1,10 @@
 //! Small things that are kept: how far somebody has read, what was heard, which message is about which task.
 
-use super::QueueError;
+use std::collections::BTreeSet;
+
 use super::batch::Batch;
 use super::writer::Change;
+use super::{Queue, QueueError};
 use crate::agents::task::TaskId;
 
 #[derive(Debug)]
@@ -37,17 +39,46 @@ impl Change for Heard {
     }
 }
 
+impl Queue {
+    /// Forgets when those were heard who are not among these any more.
+    pub async fn keep_channels(&self, known: &BTreeSet<&str>) -> Result<(), QueueError> {
+        for channel in self.channels().await? {
+            if !known.contains(&*channel.name) {
+                self.ask(Forget { name: channel.name }).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Nobody of this name is heard any more, or asked for.
+#[derive(Debug)]
+pub struct Forget {
+    pub name: String,
+}
+
+impl Change for Forget {
+    type Done = ();
+
+    async fn make(&self, batch: &mut Batch<'_>) -> Result<(), QueueError> {
+        batch.ears.forget(&self.name);
+        Ok(batch.tx.forget_channel(batch.home, &self.name).await?)
+    }
+}
+
 #[derive(Debug)]
 pub struct TelegramSent {
     pub chat: i64,
     pub message: i64,
     pub task: TaskId,
+    pub question: Option<i64>,
 }
 
 impl Change for TelegramSent {
     type Done = ();
 
     async fn make(&self, batch: &mut Batch<'_>) -> Result<(), QueueError> {
-        Ok(batch.tx.telegram_sent(batch.home, self.chat, self.message, self.task.0).await?)
+        let place = (self.chat, self.message);
+        Ok(batch.tx.telegram_sent(batch.home, place, self.task.0, self.question).await?)
     }
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use jiff::Timestamp;
 
 use super::claim::{held, needs_renewal};
-use super::{Channel, Chosen, Count, Held, Queue, QueueError, Wanted};
+use super::{Channel, Chosen, Count, Held, Queue, QueueError, Wanted, Who};
 use crate::agents::task::{Status, Task, TaskId, Update};
 use crate::store::tasks::Kept;
 use crate::store::tasks::said::Where;
@@ -93,6 +93,15 @@ impl Queue {
         Ok(running)
     }
 
+    /// Those of them that were carried to somebody in another way than this, with the beginnings of their words.
+    pub async fn carried_otherwise(&self, target: &str, way: &str) -> Result<Vec<Task>, QueueError> {
+        let mut carried = Vec::new();
+        for status in Status::ALL.iter().copied().filter(|status| status.is_running()) {
+            carried.extend(self.store.held_otherwise(&self.home, (target, status), &format!("{way}:%"), MOST).await?);
+        }
+        Ok(carried)
+    }
+
     /// The oldest of them, with the beginnings of their words: those of a chat can be many, and long.
     pub async fn first_running(&self, target: &str, limit: i64) -> Result<Vec<Task>, QueueError> {
         let mut running = Vec::new();
@@ -128,9 +137,56 @@ impl Queue {
         Ok(self.store.last_updates(&self.home, task, most.clamp(0, MOST)).await?)
     }
 
-    /// The first answer behind a question.
-    pub async fn answer_to(&self, task: TaskId, question: i64) -> Result<Option<Update>, QueueError> {
-        Ok(self.store.answer_to(&self.home, task, question).await?)
+    /// What became of a question, for whoever asked it: where the task stands, and the answer once it is there.
+    pub async fn asked(&self, task: TaskId, question: i64, who: &Who) -> Result<(Status, Option<String>), QueueError> {
+        // First the task: a question that waits then, and has no answer afterwards, still waits.
+        let mut stands = self.known(task).await?;
+        let answer = self.store.answer_to(&self.home, task, question).await?;
+        if answer.is_some() {
+            stands = self.known(task).await?;
+        }
+        // What somebody else is told since is not for them, and nobody will tell them anything.
+        who.check_right(&stands).map_err(|_| QueueError::Lost { task })?;
+        if answer.is_none() && !stands.status.is_finished() && stands.question != Some(question) {
+            let why = "that question does not wait for an answer";
+            return Err(QueueError::Conflict { task, status: stands.status, why });
+        }
+        Ok((stands.status, answer.map(|update| update.content)))
+    }
+
+    async fn known(&self, id: TaskId) -> Result<Task, QueueError> {
+        self.task(id).await?.ok_or(QueueError::Unknown(id))
+    }
+
+    /// The task of a claim: the unfinished one, else the one that was finished last.
+    pub async fn of_claim(&self, target: &str, claim: &str) -> Result<Option<Task>, QueueError> {
+        Ok(self.store.claimed(&self.home, target, claim).await?.map(|kept| kept.task))
+    }
+
+    /// The unfinished tasks of a target that a key has claimed, oldest first, with the beginnings of their words. One
+    /// that was put back is among them until somebody takes it.
+    pub async fn held_by(&self, target: &str, by: &str, limit: i64) -> Result<Vec<Task>, QueueError> {
+        let held = self.store.held_by(&self.home, target, by, limit.clamp(1, MOST)).await?;
+        Ok(held.into_iter().map(|kept| kept.task).collect())
+    }
+
+    /// Those that have ended since, however they did, the last one first.
+    pub async fn was_held_by(
+        &self,
+        target: &str,
+        by: &str,
+        since: Timestamp,
+        limit: i64,
+    ) -> Result<Vec<Task>, QueueError> {
+        let since_ms = since.as_millisecond();
+        Ok(self.store.was_held_by(&self.home, (target, by), since_ms, limit.clamp(1, MOST)).await?)
+    }
+
+    /// The claims of a key that are heard when it speaks.
+    pub(super) async fn spoken_claims(&self, target: &str, by: &str) -> Result<Vec<String>, QueueError> {
+        let held = self.store.held_by(&self.home, target, by, MOST).await?;
+        let spoken = held.into_iter().filter(|kept| kept.task.status.is_running() && !kept.beats);
+        Ok(spoken.filter_map(|kept| kept.task.claim).collect())
     }
 
     pub async fn last_update(&self) -> Result<i64, QueueError> {
@@ -181,7 +237,8 @@ impl Queue {
         Ok(self.store.bookmark(&self.home, principal, choice).await?)
     }
 
-    pub async fn telegram_task(&self, chat: i64, message: i64) -> Result<Option<TaskId>, QueueError> {
+    /// The task that a message of a Telegram chat is about, and the question that it asks.
+    pub async fn telegram_task(&self, chat: i64, message: i64) -> Result<Option<(TaskId, Option<i64>)>, QueueError> {
         Ok(self.store.telegram_task(&self.home, chat, message).await?)
     }
 }

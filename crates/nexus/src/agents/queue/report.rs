@@ -6,7 +6,7 @@ use super::batch::Batch;
 use super::claim::resume;
 use super::writer::Change;
 use super::{QueueError, Report, Reported, Saying, Who};
-use crate::agents::task::{Act, Kind, Status};
+use crate::agents::task::{Act, Kind, Status, Task};
 use crate::store::tasks::Kept;
 
 impl Saying {
@@ -39,7 +39,7 @@ impl Change for Report {
         if let Some(seq) = batch.said_before(self.source.as_deref()).await? {
             return Ok(Reported { seq, new: false, status: kept.task.status });
         }
-        self.check_right(&kept)?;
+        self.who.check_right(&kept.task)?;
         self.check_question(&kept)?;
         batch.heard(&kept.task.target).await?;
         if self.takes_it(&kept) {
@@ -65,10 +65,10 @@ impl Change for Report {
     }
 }
 
-impl Report {
-    fn check_right(&self, kept: &Kept) -> Result<(), QueueError> {
-        let Who::Claimer { claim, by } = &self.who else { return Ok(()) };
-        let task = &kept.task;
+impl Who {
+    /// Whether they may speak for a task.
+    pub(super) fn check_right(&self, task: &Task) -> Result<(), QueueError> {
+        let Who::Claimer { claim, by } = self else { return Ok(()) };
         let theirs = match claim {
             Some(claim) => task.claim.as_ref() == Some(claim),
             None if task.claimed_by.is_none() && task.status == Status::Pending => {
@@ -79,7 +79,9 @@ impl Report {
         };
         if theirs { Ok(()) } else { Err(QueueError::Lost { task: task.id }) }
     }
+}
 
+impl Report {
     /// An answer belongs to the one question that waits for it.
     fn check_question(&self, kept: &Kept) -> Result<(), QueueError> {
         let task = &kept.task;

@@ -48,6 +48,11 @@ impl Sending {
             deadline_ms: self.task.deadline.map(Timestamp::as_millisecond),
         }
     }
+
+    /// Its sender and its key, for a task that is there.
+    fn key(&self, id: TaskId) -> Option<(&str, &str, TaskId)> {
+        Some((&self.task.sender, self.task.idempotency_key.as_deref()?, id))
+    }
 }
 
 type Asking<'a> = &'a mut Asked<Sending, Sent>;
@@ -103,9 +108,13 @@ impl Known {
         Ok(known)
     }
 
-    fn find(&self, Sending { task, hash, .. }: &Sending) -> Option<TaskId> {
-        let by_key = task.idempotency_key.as_ref().and_then(|key| self.keys.get(&(task.sender.clone(), key.clone())));
-        by_key.or_else(|| self.words.get(&(task.target.clone(), hash.to_vec()))).copied()
+    fn find(&self, Sending { task, hash, .. }: &Sending) -> Option<There> {
+        let key = task.idempotency_key.as_ref().map(|key| (task.sender.clone(), key.clone()));
+        if let Some(id) = key.as_ref().and_then(|key| self.keys.get(key)) {
+            return Some(There { id: *id, new_key: false });
+        }
+        let id = self.words.get(&(task.target.clone(), hash.to_vec()))?;
+        Some(There { id: *id, new_key: key.is_some() })
     }
 
     fn add(&mut self, Sending { task, hash, .. }: &Sending, id: TaskId) {
@@ -116,10 +125,22 @@ impl Known {
     }
 }
 
+/// A message that is there already.
+#[derive(Clone, Copy, Debug)]
+struct There {
+    id: TaskId,
+    /// It has a key that means this task from now on, also when that is finished.
+    new_key: bool,
+}
+
 async fn queue(asked: &mut [Asking<'_>], known: &mut Known, batch: &mut Batch<'_>) -> Result<(), StoreError> {
-    let mut new = Vec::with_capacity(asked.len());
+    let (mut new, mut keys) = (Vec::with_capacity(asked.len()), Vec::new());
     for (nth, asked) in asked.iter_mut().enumerate() {
-        if let Some(id) = known.find(&asked.what) {
+        if let Some(There { id, new_key }) = known.find(&asked.what) {
+            if new_key {
+                known.add(&asked.what, id);
+                keys.push((nth, id));
+            }
             asked.done = Some(Ok(Sent::Duplicate { id }));
             continue;
         }
@@ -131,7 +152,9 @@ async fn queue(asked: &mut [Asking<'_>], known: &mut Known, batch: &mut Batch<'_
     }
     let now = batch.now;
     let rows: Vec<Fresh<'_>> = new.iter().map(|(nth, id)| asked[*nth].what.fresh(*id, now)).collect();
-    batch.tx.add_tasks(batch.home, &rows).await
+    batch.tx.add_tasks(batch.home, &rows).await?;
+    let keys: Vec<_> = keys.iter().filter_map(|(nth, id)| asked[*nth].what.key(*id)).collect();
+    batch.tx.add_keys(batch.home, &keys).await
 }
 
 fn number(batch: &mut Batch<'_>) -> TaskId {
@@ -150,7 +173,10 @@ async fn ahead(Sending { task, .. }: &Sending, batch: &mut Batch<'_>) -> Result<
 
 /// Running work ends, and this comes next. A bare STOP is done with that.
 async fn interrupt(asked: &mut Asking<'_>, known: &Known, batch: &mut Batch<'_>) -> Result<(), StoreError> {
-    if let Some(id) = known.find(&asked.what) {
+    if let Some(There { id, new_key }) = known.find(&asked.what) {
+        if let Some(key) = asked.what.key(id).filter(|_| new_key) {
+            batch.tx.add_keys(batch.home, &[key]).await?;
+        }
         asked.done = Some(Ok(Sent::Duplicate { id }));
         return Ok(());
     }

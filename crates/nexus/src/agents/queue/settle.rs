@@ -28,7 +28,7 @@ fn conflict(kept: &Kept, why: &'static str) -> QueueError {
 pub struct Answer {
     pub task: TaskId,
     /// Only to this one.
-    pub question: Option<i64>,
+    pub question: i64,
     pub answer: String,
 }
 
@@ -38,7 +38,7 @@ impl Change for Answer {
     async fn make(&self, batch: &mut Batch<'_>) -> Result<Task, QueueError> {
         let mut kept = batch.task(self.task).await?;
         let waits = kept.task.status.after(Act::Answer).is_some();
-        if waits && self.question.is_some_and(|question| kept.task.question != Some(question)) {
+        if waits && kept.task.question != Some(self.question) {
             return Err(conflict(&kept, "it waits for the answer to another question"));
         }
         if batch.act(&mut kept, Act::Answer).is_none() {

@@ -14,6 +14,8 @@ use crate::agents::task::Update;
 use crate::store::tasks::CountRow;
 use crate::store::tests::own_database;
 
+mod carried;
+mod kept;
 mod life;
 mod model;
 mod outage;
@@ -78,6 +80,10 @@ impl Desk {
 
     async fn says(&self, task: TaskId, claim: &str, saying: Saying) -> Result<Reported, QueueError> {
         self.queue.report(report(task, claim, saying)).await
+    }
+
+    async fn asked(&self, id: TaskId, claim: &str, question: i64) -> Result<(Status, Option<String>), QueueError> {
+        self.queue.asked(id, question, &report(id, claim, Saying::Ask).who).await
     }
 
     async fn status(&self, id: TaskId) -> Status {

@@ -62,6 +62,17 @@ impl Access {
         believed
     }
 
+    /// Whether the operator wrote this chat down, under the number that it has or had.
+    pub fn listens_to(&self, chat: i64) -> bool {
+        let now = self.places.now(chat);
+        self.chats.iter().any(|listed| self.places.now(*listed) == now) || self.places.targets(now).next().is_some()
+    }
+
+    /// Whether something of a task may be said there. A private chat has the number of its user.
+    pub fn may_be_told(&self, chat: i64) -> bool {
+        self.users.contains(&chat) || self.listens_to(chat)
+    }
+
     /// One row for each stranger, and not too many.
     fn refused(&self, user: &User, chat: &Chat, known: bool) {
         {

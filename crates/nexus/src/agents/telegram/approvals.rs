@@ -37,6 +37,27 @@ struct Prompt {
     text: String,
     /// None: it is on its way.
     message: Option<i64>,
+    /// Somebody has pressed a button and is told the outcome, which is then what the message says.
+    pressed: bool,
+}
+
+impl Prompts {
+    fn press(&self, code: &Code, pressed: bool) {
+        if let Some(prompt) = self.0.lock().get_mut(code.as_str()) {
+            prompt.pressed = pressed;
+        }
+    }
+
+    fn settled(&self, code: &Code) -> Option<Prompt> {
+        self.0.lock().remove(code.as_str())
+    }
+
+    /// Those that wait no longer, and of which nobody else tells why.
+    fn gone(&self, waiting: &[Shown]) -> Vec<Prompt> {
+        let waits = |code: &str| waiting.iter().any(|shown| shown.code.as_str() == code);
+        let gone = |code: &String, prompt: &mut Prompt| prompt.message.is_some() && !prompt.pressed && !waits(code);
+        self.0.lock().extract_if(gone).map(|(_, gone)| gone).collect()
+    }
 }
 
 /// What a button says.
@@ -119,7 +140,7 @@ impl Desk {
                 if prompts.contains_key(&code) || prompts.len() >= MOST_SHOWN {
                     continue;
                 }
-                prompts.insert(code.clone(), Prompt { text: text.clone(), message: None });
+                prompts.insert(code.clone(), Prompt { text: text.clone(), message: None, pressed: false });
             }
             let say = Say { markup: Some(buttons(&shown)), ..Say::new(self.chat, text) };
             let said = self.bot.outbox.say(say, Worth::Minutes).await;
@@ -138,12 +159,7 @@ impl Desk {
 
     /// What waits no longer has no buttons any more.
     async fn take_back(&self, waiting: &[Shown]) {
-        let gone: Vec<Prompt> = {
-            let mut prompts = self.bot.prompts.0.lock();
-            let waits = |code: &str| waiting.iter().any(|shown| shown.code.as_str() == code);
-            prompts.extract_if(|code, prompt| prompt.message.is_some() && !waits(code)).map(|(_, gone)| gone).collect()
-        };
-        for Prompt { text, message } in gone {
+        for Prompt { text, message, .. } in self.bot.prompts.gone(waiting) {
             self.bot.replace(self.chat, message, &text, "— waits no longer: answered elsewhere, or its time was over");
         }
     }
@@ -160,12 +176,17 @@ impl Bot {
         let desk = self.operator.map(|chat| self.places.now(chat));
         let asked = press.data.as_deref().and_then(Button::parse).filter(|_| Some(chat) == desk);
         let Some((code, button)) = asked else { return self.answer(press, "that button does nothing here") };
+        // The desk wakes when it is settled, and must not be the first to say something about it.
+        self.prompts.press(&code, true);
         let settled = self.settle(&code, button, &press.from).await;
         let prompt = match &settled {
             // Nothing was decided: the question stays.
-            Err(NotSettled::NotRecorded(_)) => None,
+            Err(NotSettled::NotRecorded(_)) => {
+                self.prompts.press(&code, false);
+                None
+            }
             _ => {
-                let prompt = self.prompts.0.lock().remove(code.as_str());
+                let prompt = self.prompts.settled(&code);
                 Some(prompt.map_or_else(|| message.text.clone().unwrap_or_default(), |prompt| prompt.text))
             }
         };
@@ -271,6 +292,19 @@ mod tests {
         for other in ["", "gate:", "gate:ABCD2345", "gate:ABCD2345:all", "ABCD2345:once"] {
             assert_eq!(Button::parse(other), None, "{other}");
         }
+    }
+
+    #[test]
+    fn what_somebody_has_pressed_is_not_taken_back_meanwhile() {
+        let (prompts, code) = (Prompts::default(), Code::typed("ABCD2345"));
+        let prompt = Prompt { text: "may I?".to_owned(), message: Some(7), pressed: false };
+        prompts.0.lock().insert(code.to_string(), prompt);
+        assert_eq!(prompts.gone(&[shown("")]).len(), 0, "it waits");
+        prompts.press(&code, true);
+        assert_eq!(prompts.gone(&[]).len(), 0, "whoever pressed tells of it");
+        prompts.press(&code, false);
+        assert_eq!(prompts.gone(&[]).len(), 1, "nothing came of that, and its time is over");
+        assert!(prompts.settled(&code).is_none());
     }
 
     #[test]

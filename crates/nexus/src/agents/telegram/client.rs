@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use thiserror::Error;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use nexus_core::audit::Sink;
 use nexus_core::{redact, text};
@@ -25,6 +26,10 @@ const PATIENCE: Duration = Duration::from_secs(15);
 const MOST_UPDATES: usize = 50;
 const LARGEST_ANSWER: usize = 16 * 1024 * 1024;
 const LONGEST_REASON: usize = 200;
+/// Nobody is silent for longer without asking whether that is still wanted.
+pub const LONGEST_SILENCE: Duration = Duration::from_secs(3_600);
+/// The one method that keeps no silence but its own: a bot that may not speak can still listen.
+const LISTENS: &str = "getUpdates";
 /// Left out, it would be what it was at the last request of anybody.
 const WANTED: [&str; 3] = ["message", "edited_message", "callback_query"];
 
@@ -33,6 +38,9 @@ const WANTED: [&str; 3] = ["message", "edited_message", "callback_query"];
 pub enum Trouble {
     #[error("Telegram cannot be reached: {0}")]
     Unreachable(String),
+    /// It may have done what was asked.
+    #[error("Telegram cannot be understood: {0}")]
+    Garbled(String),
     /// For the whole bot.
     #[error("Telegram wants {} s of silence", .0.as_secs())]
     TooMany(Duration),
@@ -64,6 +72,8 @@ pub struct Client {
     outlet: Outlet,
     /// `https://api.telegram.org/bot…/`
     base: SafeUrl,
+    /// Until when Telegram wants to hear nothing of this bot, whichever of its requests was told so.
+    silent_until: Mutex<Option<Instant>>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -108,7 +118,8 @@ impl Client {
         let base = SafeUrl::parse(&base)?.hiding(token.expose());
         // The address is the operator's own: a Bot API server of their own may stand anywhere.
         let reach = Reach::new(true, ["localhost"]);
-        Ok(Self { outlet: Outlet::new(&format!("nexus/{VERSION}"), reach, audit), base })
+        let outlet = Outlet::new(&format!("nexus/{VERSION}"), reach, audit);
+        Ok(Self { outlet, base, silent_until: Mutex::default() })
     }
 
     pub async fn me(&self) -> Result<User, Trouble> {
@@ -126,7 +137,7 @@ impl Client {
         if let Some(from) = from {
             asked["offset"] = from.into();
         }
-        self.call("getUpdates", &asked, "wait for updates", holds + PATIENCE).await
+        self.call(LISTENS, &asked, "wait for updates", holds + PATIENCE).await
     }
 
     /// Updates go to whoever asks for them, from now on.
@@ -148,7 +159,7 @@ impl Client {
         }
     }
 
-    /// The button stops waiting; `words` are shown for a moment.
+    /// The button stops waiting; `words` are shown for a moment. That is not worth waiting for a silence to end.
     pub async fn answer_press(&self, press: &str, words: &str) -> Result<(), Trouble> {
         let answer = json!({ "callback_query_id": press, "text": words });
         self.call::<Value>("answerCallbackQuery", &answer, "answer a button", PATIENCE).await.map(drop)
@@ -165,7 +176,28 @@ impl Client {
         Ok(made.message_thread_id)
     }
 
+    /// Asks, unless Telegram wants silence: whoever gets that for an answer waits as if Telegram had said it again.
     async fn call<T: DeserializeOwned>(
+        &self,
+        method: &str,
+        body: &Value,
+        what: &str,
+        patience: Duration,
+    ) -> Result<T, Trouble> {
+        let left = self.silent_until.lock().and_then(|until| until.checked_duration_since(Instant::now()));
+        if let Some(left) = left.filter(|left| method != LISTENS && !left.is_zero()) {
+            return Err(Trouble::TooMany(left));
+        }
+        let answer = self.ask(method, body, what, patience).await;
+        if let Err(Trouble::TooMany(silence)) = &answer {
+            let until = Instant::now() + (*silence).min(LONGEST_SILENCE);
+            let mut known = self.silent_until.lock();
+            *known = (*known).max(Some(until));
+        }
+        answer
+    }
+
+    async fn ask<T: DeserializeOwned>(
         &self,
         method: &str,
         body: &Value,
@@ -204,8 +236,9 @@ fn understood<T: DeserializeOwned>(status: u16, body: &[u8]) -> Result<T, Troubl
     match (ok, result) {
         (true, Some(result)) => Ok(result),
         // Null is the answer where there is nothing to say.
-        (true, None) => serde_json::from_value(Value::Null)
-            .map_err(|_| Trouble::Unreachable("its answer has nothing in it".to_owned())),
+        (true, None) => {
+            serde_json::from_value(Value::Null).map_err(|_| Trouble::Garbled("its answer has nothing in it".to_owned()))
+        }
         (false, _) => {
             let status = error_code.and_then(|code| u16::try_from(code).ok()).unwrap_or(status);
             Err(trouble(status, shown(&description), &parameters))
@@ -215,7 +248,8 @@ fn understood<T: DeserializeOwned>(status: u16, body: &[u8]) -> Result<T, Troubl
 
 fn trouble(status: u16, reason: String, parameters: &Parameters) -> Trouble {
     match status {
-        429 => Trouble::TooMany(Duration::from_secs(parameters.retry_after.unwrap_or(5))),
+        429 => Trouble::TooMany(Duration::from_secs(parameters.retry_after.unwrap_or(5).max(1))),
+        200..=299 => Trouble::Garbled(reason),
         401 | 404 => Trouble::BadToken,
         403 => Trouble::Forbidden(reason),
         409 => Trouble::Conflict(reason),
@@ -248,8 +282,8 @@ mod tests {
         check(404, "<html>", "the token is not valid");
         check(409, r#"{"ok":false,"error_code":409,"description":"Conflict: x"}"#, "Conflict: x");
         check(502, "<html>", "Telegram cannot be reached: HTTP 502 without a word of the Bot API");
-        check(200, "junk", "Telegram cannot be reached: HTTP 200 without a word of the Bot API");
-        check(200, r#"{"ok":true}"#, "Telegram cannot be reached: its answer has nothing in it");
+        check(200, "junk", "Telegram cannot be understood: HTTP 200 without a word of the Bot API");
+        check(200, r#"{"ok":true}"#, "Telegram cannot be understood: its answer has nothing in it");
         let moved = br#"{"ok":false,"error_code":400,"description":"d","parameters":{"migrate_to_chat_id":-100}}"#;
         let expected = Trouble::Refused { reason: "d".to_owned(), moved_to: Some(-100) };
         assert_eq!(understood::<i64>(400, moved), Err(expected));

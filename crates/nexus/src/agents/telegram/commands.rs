@@ -53,8 +53,8 @@ pub enum Command {
 }
 
 impl Command {
-    /// None: it is no command. `bot` is our own name.
-    pub fn parse(text: &str, bot: &str) -> Option<Self> {
+    /// None: it is no command. `bot` is our own name; `is_reply` says that a task may be meant that is not named.
+    pub fn parse(text: &str, bot: &str, is_reply: bool) -> Option<Self> {
         let text = text.trim();
         let (word, rest) = first_word(text.strip_prefix('/').filter(|text| !text.starts_with(char::is_whitespace))?);
         let (name, addressed) = word.split_once('@').map_or((word, None), |(name, bot)| (name, Some(bot)));
@@ -76,6 +76,10 @@ impl Command {
                 _ => Command::Usage("/send TARGET text"),
             },
             "cancel" => match (some_task(rest), rest.is_empty()) {
+                // "3 disks are enough": nothing is ended by a guess.
+                ((Some(_), reason), _) if is_reply && !reason.is_empty() && !is_marked(rest) => {
+                    Command::Usage("/cancel t5 why")
+                }
                 ((task @ Some(_), reason), _) => {
                     Command::Cancel { task, reason: (!reason.is_empty()).then(|| reason.to_owned()) }
                 }
@@ -87,10 +91,16 @@ impl Command {
                 (_, true) => Command::Retry { task: None },
                 _ => Command::Usage("/retry ID"),
             },
-            "answer" => match some_task(rest) {
-                (task, text) if !text.is_empty() => Command::Answer { task, text: text.to_owned() },
-                _ => Command::Usage("/answer ID text"),
-            },
+            "answer" => {
+                let (task, text) = match is_reply {
+                    true => marked_task(rest),
+                    false => some_task(rest),
+                };
+                match text.is_empty() {
+                    true => Command::Usage("/answer ID text"),
+                    false => Command::Answer { task, text: text.to_owned() },
+                }
+            }
             "done" => with_task(rest, |task, text| Command::Done { task, text }),
             "fail" => match with_task(rest, |task, text| Command::Fail { task, text }) {
                 Command::Fail { text, .. } if text.is_empty() => Command::Usage("/fail ID why it cannot be done"),
@@ -121,11 +131,20 @@ fn some_task(rest: &str) -> (Option<TaskId>, &str) {
 }
 
 /// An id only where it looks like one: "/done 3 disks are new" is not about t3.
-fn with_task(rest: &str, command: impl Fn(Option<TaskId>, String) -> Command) -> Command {
-    match some_task(rest) {
-        (task @ Some(_), text) if rest.starts_with(['t', 'T', '#']) => command(task, text.to_owned()),
-        _ => command(None, rest.to_owned()),
+fn marked_task(rest: &str) -> (Option<TaskId>, &str) {
+    match is_marked(rest) {
+        true => some_task(rest),
+        false => (None, rest),
     }
+}
+
+fn is_marked(rest: &str) -> bool {
+    rest.starts_with(['t', 'T', '#'])
+}
+
+fn with_task(rest: &str, command: impl Fn(Option<TaskId>, String) -> Command) -> Command {
+    let (task, text) = marked_task(rest);
+    command(task, text.to_owned())
 }
 
 #[cfg(test)]
@@ -165,7 +184,25 @@ mod tests {
 
         #[track_caller]
         fn check(text: &str, expected: &Option<Command>) {
-            assert_eq!(&Command::parse(text, "nexus_bot"), expected, "{text}");
+            assert_eq!(&Command::parse(text, "nexus_bot", false), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn in_a_reply_a_number_is_no_id_unless_it_is_marked_as_one() {
+        let answer = |task: Option<i64>, text: &str| Command::Answer { task: task.map(TaskId), text: text.into() };
+        check("/answer 2 of them", &answer(None, "2 of them"));
+        check("/answer 5", &answer(None, "5"));
+        check("/answer t2 of them", &answer(Some(2), "of them"));
+        check("/answer #2 yes", &answer(Some(2), "yes"));
+        check("/answer", &Command::Usage("/answer ID text"));
+        check("/cancel 3 disks are enough", &Command::Usage("/cancel t5 why"));
+        check("/cancel t3 no need", &Command::Cancel { task: Some(TaskId(3)), reason: Some("no need".into()) });
+        check("/cancel 3", &Command::Cancel { task: Some(TaskId(3)), reason: None });
+
+        #[track_caller]
+        fn check(text: &str, expected: &Command) {
+            assert_eq!(Command::parse(text, "nexus_bot", true).as_ref(), Some(expected), "{text}");
         }
     }
 }

@@ -8,15 +8,15 @@ use thiserror::Error;
 use tracing::warn;
 
 use nexus_core::session::Transport;
-use nexus_core::text;
+use nexus_core::{Chain, text};
 
+use super::about::{About, Topic};
 use super::commands::{Command, HELP};
 use super::incoming::{Incoming, Message, What};
 use super::once::Deed;
 use super::sender::{Say, Unsaid, Worth};
 use super::{Bot, words};
-use crate::agents::queue::{Chosen, QueueError};
-use crate::agents::task::{Status, Task, TaskId};
+use crate::agents::task::{Status, TaskId};
 use crate::agents::voice::{Refused, Voice};
 
 /// All that a Telegram user may call.
@@ -37,7 +37,7 @@ const LONGEST_TEXT: usize = 20_000;
 /// One message, with what is known of it.
 #[derive(Debug)]
 pub(super) struct Heard<'a> {
-    message: &'a Message,
+    pub message: &'a Message,
     voice: Voice,
     /// The number of the update that brought it.
     pub number: i64,
@@ -45,14 +45,11 @@ pub(super) struct Heard<'a> {
     source: String,
 }
 
-/// What a message is about.
-#[derive(Debug)]
-enum Topic {
-    Task(Box<Task>),
-    /// No task of it is running.
-    Target(Arc<str>),
-    /// The bot serves nobody here.
-    Nothing,
+/// Whether words are new, or stand in the place of earlier ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Come {
+    New,
+    Edited,
 }
 
 /// What was said is not kept, since the hub could not: it is to be done again.
@@ -64,42 +61,47 @@ impl Bot {
     /// Does what an update wants. Comes back when that is stored.
     pub async fn handle(self: &Arc<Self>, update: &Incoming) -> Result<(), NotStored> {
         let number = update.number;
-        let (message, edited) = match &update.what {
-            Some(What::Said(message)) => (message, false),
-            Some(What::Edited(message)) => (message, true),
+        let (message, come) = match &update.what {
+            Some(What::Said(message)) => (message, Come::New),
+            Some(What::Edited(message)) => (message, Come::Edited),
             Some(What::Pressed(press)) => {
                 self.pressed(press).await;
                 return Ok(());
             }
             None => return Ok(()),
         };
+        // Telegram says so itself, whoever did it. It is believed of chats that the operator wrote down.
+        if let Some(to) = message.moves_to().filter(|_| self.access.listens_to(message.chat.id)) {
+            let noted = self.places.note_move(message.chat.id, to).await;
+            return noted.map_err(|error| NotStored(Chain(&error).to_string()));
+        }
         let Some(from) = &message.from else { return Ok(()) };
         if !self.access.believes(from, &message.chat) {
             return Ok(());
         }
-        if let Some(to) = message.migrate_to_chat_id {
-            self.places.moved(message.chat.id, to).await;
-            return Ok(());
-        }
         let source = format!("tg:{}:{number}", self.id);
         let heard = Heard { message, voice: self.voice(from.id), number, source };
-        let said = match edited {
-            true => self.edited(&heard).await,
-            false => self.said(&heard).await,
+        let said = match come {
+            Come::New => self.said(&heard).await,
+            Come::Edited => self.edited(&heard).await,
         };
         match said {
             Ok(Some(words)) => self.reply(message, words, None),
             Ok(None) => {}
             Err(Refused::Failed(why)) => return Err(NotStored(why)),
-            Err(refused) => self.reply(message, refused.to_string(), None),
+            Err(refused) => self.reply(message, words::for_people(&refused.to_string()), None),
         }
+        // Not before it is stored: what comes again is done again.
+        self.texts.remember(message);
         Ok(())
     }
 
     /// It is not kept, and never will be: whoever said it is told.
     pub fn lets_go(self: &Arc<Self>, update: &Incoming, why: &NotStored) {
-        if let Some(What::Said(message) | What::Edited(message)) = &update.what {
-            self.reply(message, why.to_string(), None);
+        if let Some(What::Said(message) | What::Edited(message)) = &update.what
+            && message.moves_to().is_none()
+        {
+            self.reply(message, words::for_people(&why.to_string()), None);
         }
     }
 
@@ -111,53 +113,55 @@ impl Bot {
 
     async fn said(self: &Arc<Self>, heard: &Heard<'_>) -> Result<Option<String>, Refused> {
         let message = heard.message;
-        let Some(text) = message.text.as_deref().or(message.caption.as_deref()) else {
+        let Some(text) = message.words() else {
             return Ok(message.attachment().map(|what| format!("{what} is not carried; only text is")));
         };
-        if !message.is_forwarded()
-            && let Some(command) = Command::parse(text, self.name.get().map_or("", String::as_str))
-        {
+        if let Some(command) = self.command(message, text) {
             return self.obey(heard, command).await;
         }
         let mut content = text::clean(text).into_owned();
-        if message.is_forwarded() {
-            content = format!("(forwarded) {content}");
+        if let Some(how) = message.not_their_own() {
+            content = format!("({how}) {content}");
         }
         if let Some(what) = message.attachment() {
             content.push_str(&format!("\n({what} was with it, which is not carried)"));
         }
-        self.keep(heard, &content).await
+        self.keep(heard, &content, Come::New).await
     }
 
+    /// Other words than before are something that an agent may want to know. They decide nothing: what was decided by
+    /// the first ones is done.
     async fn edited(self: &Arc<Self>, heard: &Heard<'_>) -> Result<Option<String>, Refused> {
-        let Some(text) = heard.message.text.as_deref().or(heard.message.caption.as_deref()) else { return Ok(None) };
-        if Command::parse(text, self.name.get().map_or("", String::as_str)).is_some() {
-            return Ok(Some("a command that is edited is not run; send it again".to_owned()));
+        let message = heard.message;
+        let Some(text) = message.words().filter(|_| !self.texts.is_same(message)) else { return Ok(None) };
+        match self.command(message, text) {
+            None => self.keep(heard, &format!("(edited) {}", text::clean(text)), Come::Edited).await,
+            Some(Command::NotOurs) => Ok(None),
+            Some(_) => Ok(Some("a command that is edited is not run; send it again".to_owned())),
         }
-        self.keep(heard, &format!("(edited) {}", text::clean(text))).await
+    }
+
+    /// None: it is none, or not said by themselves.
+    fn command(&self, message: &Message, text: &str) -> Option<Command> {
+        if message.not_their_own().is_some() {
+            return None;
+        }
+        let bot = self.name.get().map_or("", String::as_str);
+        Command::parse(text, bot, message.replied().is_some())
     }
 
     /// Words that are no command: an answer, or an update.
-    async fn keep(&self, heard: &Heard<'_>, content: &str) -> Result<Option<String>, Refused> {
+    async fn keep(self: &Arc<Self>, heard: &Heard<'_>, content: &str, come: Come) -> Result<Option<String>, Refused> {
         let content = text::cut(content, LONGEST_TEXT);
         if content.trim().is_empty() {
             return Ok(None);
         }
         match self.topic(heard.message).await? {
-            Topic::Task(task) if !self.serves(&task) => {
-                let answer = Deed::Answer(&content);
-                if task.status == Status::InputRequired || self.did(heard, task.id, answer).await? {
-                    self.once(heard, task.id, answer).await?;
-                    return Ok(Some(format!("#{} has your answer", task.id)));
-                }
-                Ok(Some(format!(
-                    "#{} is {} and does not wait for an answer; /send {} makes a new task",
-                    task.id,
-                    task.status.as_str().replace('_', " "),
-                    task.target
-                )))
-            }
-            Topic::Task(task) => {
+            Topic::Task(task, about) if !self.serves(&task) => match come {
+                Come::New => self.give_answer(heard, about, &content).await,
+                Come::Edited => Ok(Some("what is edited answers nothing; send it as a new message".to_owned())),
+            },
+            Topic::Task(task, _) => {
                 let (id, target) = (task.id.to_string(), &*task.target);
                 let args = json!({ "target": target, "task": id, "content": content, "source": heard.source });
                 let kept = heard.call("post_update", args).await?;
@@ -189,25 +193,22 @@ impl Bot {
                 words::tasks(&heard.call("list_tasks", args).await?)
             }
             Command::Send { target, text } => return self.send_task(heard, &target, &text).await,
-            Command::Cancel { task, reason } => match self.replied(task, heard.message).await? {
+            Command::Cancel { task, reason } => match self.meant(task, heard.message).await? {
                 Some(task) => {
                     self.once(heard, task, Deed::Cancel(reason.as_deref())).await?;
                     format!("#{task} is cancelled")
                 }
                 None => which.to_owned(),
             },
-            Command::Retry { task } => match self.replied(task, heard.message).await? {
+            Command::Retry { task } => match self.meant(task, heard.message).await? {
                 Some(task) => {
                     self.once(heard, task, Deed::Retry).await?;
                     format!("#{task} waits again")
                 }
                 None => which.to_owned(),
             },
-            Command::Answer { task, text } => match self.replied(task, heard.message).await? {
-                Some(task) => {
-                    self.once(heard, task, Deed::Answer(&text)).await?;
-                    format!("#{task} has your answer")
-                }
+            Command::Answer { task, text } => match self.asked(task, heard.message).await? {
+                Some(about) => return self.give_answer(heard, about, &text).await,
                 None => which.to_owned(),
             },
             Command::Done { task, text } => self.end(heard, task, "complete_task", "result", &text).await?,
@@ -227,7 +228,7 @@ impl Bot {
         let task = match task {
             Some(task) => self.queue.task(task).await?,
             None => match self.topic(heard.message).await? {
-                Topic::Task(task) => Some(*task),
+                Topic::Task(task, _) => Some(*task),
                 Topic::Target(_) | Topic::Nothing => None,
             },
         };
@@ -261,86 +262,12 @@ impl Bot {
             // A reply to one's own message is about the task, too.
             self.posted(message.chat.id, message.message_id, task).await;
         }
-        self.reply(message, words, task);
+        self.reply(message, words, task.map(About::from));
         Ok(None)
     }
 
-    /// The task that is named, or else the one that is replied to.
-    async fn replied(&self, named: Option<TaskId>, message: &Message) -> Result<Option<TaskId>, QueueError> {
-        match named {
-            Some(task) => Ok(Some(task)),
-            None => self.about(message).await,
-        }
-    }
-
-    /// The task of the message that is replied to.
-    async fn about(&self, message: &Message) -> Result<Option<TaskId>, QueueError> {
-        let Some(replied) = &message.reply_to_message else { return Ok(None) };
-        let ours = replied.from.as_ref().is_none_or(|from| from.is_bot);
-        let mut settled = self.posting.clone_receiver();
-        loop {
-            settled.borrow_and_update();
-            // What is being posted right now may be what is replied to, before the store knows of it. Asked before the
-            // look: a posting that ends in between is looked at again.
-            let busy = self.posting.is_busy();
-            let found = self.queue.telegram_task(message.chat.id, replied.message_id).await?;
-            if found.is_some() || !ours || !busy {
-                return Ok(found);
-            }
-            if tokio::time::timeout(super::poster::MOMENT, settled.changed()).await.is_err() {
-                return Ok(None);
-            }
-        }
-    }
-
-    /// What a message is about: the task that it replies to, else what runs in its topic, else what runs in its chat.
-    async fn topic(&self, message: &Message) -> Result<Topic, QueueError> {
-        if let Some(task) = self.about(message).await?
-            && let Some(task) = self.queue.task(task).await?
-        {
-            return Ok(Topic::Task(Box::new(task)));
-        }
-        let chat = message.chat.id;
-        let own = match message.topic() {
-            Some(topic) => self.topics.target(chat, topic).await?,
-            None => None,
-        };
-        let here: Vec<Arc<str>> = match &own {
-            Some(target) => vec![target.clone()],
-            None => self.places.targets(chat).map(|(name, _)| name.clone()).collect(),
-        };
-        let mut running = Vec::new();
-        for target in &here {
-            running.extend(self.newest(target, &[Status::InProgress]).await?);
-            running.extend(self.newest(target, &[Status::Acknowledged, Status::InputRequired]).await?);
-        }
-        Ok(match (current(running), here.into_iter().next()) {
-            (Some(task), _) => Topic::Task(Box::new(task)),
-            (None, Some(target)) => Topic::Target(target),
-            (None, None) => Topic::Nothing,
-        })
-    }
-
-    /// The newest task of a target that stands so. There can be thousands, and long ones.
-    async fn newest(&self, target: &Arc<str>, status: &[Status]) -> Result<Vec<Task>, QueueError> {
-        let (target, status) = (Some(target.clone()), Some(status.to_vec()));
-        self.queue.tasks(&Chosen { target, status, before: None, limit: 1 }).await
-    }
-
-    /// Whether a task was given to somebody in Telegram.
-    fn serves(&self, task: &Task) -> bool {
-        self.places.home(&task.target).is_some()
-    }
-
-    /// A message is about a task: who replies to it means that one.
-    pub async fn posted(&self, chat: i64, message: i64, task: TaskId) {
-        if let Err(error) = self.queue.telegram_sent(chat, message, task).await {
-            warn!("which Telegram message is about {task} is not kept: {}", nexus_core::Chain(&error));
-        }
-    }
-
     /// Answers in the chat, as soon as that goes. A reply that is about a task is remembered as such.
-    pub fn reply(self: &Arc<Self>, message: &Message, words: String, task: Option<TaskId>) {
+    pub fn reply(self: &Arc<Self>, message: &Message, words: String, about: Option<About>) {
         let Ok(place) = self.replies.clone().try_acquire_owned() else {
             return warn!("too many replies wait to be sent to Telegram; one is left out");
         };
@@ -351,7 +278,7 @@ impl Bot {
             let stop = bot.tasks.stopping();
             let chat = say.chat;
             tokio::select! {
-                told = bot.tell(say, &words, task, Worth::Minutes) => if let Err(unsaid) = told {
+                told = bot.tell(say, &words, about, Worth::Minutes) => if let Err(unsaid) = told {
                     warn!("a reply in the Telegram chat {chat} was not sent: {unsaid}");
                 },
                 () = stop.cancelled() => {}
@@ -360,12 +287,12 @@ impl Bot {
     }
 
     /// Says it in as many messages as it takes.
-    pub async fn tell(&self, say: Say, words: &str, task: Option<TaskId>, worth: Worth) -> Result<(), Unsaid> {
-        let _posting = task.map(|_| self.posting.begin());
+    pub async fn tell(&self, say: Say, words: &str, about: Option<About>, worth: Worth) -> Result<(), Unsaid> {
+        let _posting = about.map(|_| self.posting.begin());
         for text in words::bounded(words) {
             let said = self.outbox.say(Say { text, ..say.clone() }, worth).await?;
-            if let Some(task) = task {
-                self.posted(said.chat, said.message, task).await;
+            if let Some(about) = about {
+                self.posted(said.chat, said.message, about).await;
             }
         }
         Ok(())
@@ -380,9 +307,4 @@ impl Heard<'_> {
         };
         self.voice.call(tool, args).await
     }
-}
-
-/// The one that somebody talks of who names none: in progress, else the latest.
-fn current(running: Vec<Task>) -> Option<Task> {
-    running.into_iter().max_by_key(|task| (task.status == Status::InProgress, task.acknowledged, task.id))
 }

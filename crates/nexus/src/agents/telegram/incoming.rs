@@ -35,10 +35,11 @@ pub struct Message {
     pub from: Option<User>,
     pub chat: Chat,
     pub text: Option<String>,
-    pub caption: Option<String>,
-    pub reply_to_message: Option<Box<Replied>>,
+    caption: Option<String>,
+    reply_to_message: Option<Box<Replied>>,
     forward_origin: Option<IgnoredAny>,
     forward_date: Option<IgnoredAny>,
+    via_bot: Option<IgnoredAny>,
     photo: Option<IgnoredAny>,
     document: Option<IgnoredAny>,
     video: Option<IgnoredAny>,
@@ -48,7 +49,7 @@ pub struct Message {
     sticker: Option<IgnoredAny>,
     location: Option<IgnoredAny>,
     /// The group has become another chat.
-    pub migrate_to_chat_id: Option<i64>,
+    migrate_to_chat_id: Option<i64>,
 }
 
 /// The message that was replied to.
@@ -114,9 +115,29 @@ impl Message {
         self.message_thread_id.filter(|_| self.is_topic_message)
     }
 
-    /// Somebody else's words.
-    pub fn is_forwarded(&self) -> bool {
-        self.forward_origin.is_some() || self.forward_date.is_some()
+    pub fn words(&self) -> Option<&str> {
+        self.text.as_deref().or(self.caption.as_deref())
+    }
+
+    /// The message that this one replies to. Each one of a topic names the message that opened it, and replies to
+    /// nothing by that.
+    pub fn replied(&self) -> Option<&Replied> {
+        self.reply_to_message.as_deref().filter(|replied| self.topic() != Some(replied.message_id))
+    }
+
+    /// Words that somebody else has chosen, and how they came. What another bot offers to be sent is no word of who
+    /// sends it.
+    pub fn not_their_own(&self) -> Option<&'static str> {
+        match (self.forward_origin.is_some() || self.forward_date.is_some(), self.via_bot.is_some()) {
+            (true, _) => Some("forwarded"),
+            (_, true) => Some("through another bot"),
+            _ => None,
+        }
+    }
+
+    /// The number that this group has from now on. Only Telegram itself says that, in the group, with no other word.
+    pub fn moves_to(&self) -> Option<i64> {
+        self.migrate_to_chat_id.filter(|to| *to < 0 && self.chat.id < 0 && self.words().is_none())
     }
 
     /// Something that is not text, and is not carried.
@@ -160,6 +181,28 @@ mod tests {
         let unknown = Incoming::of(json!({ "update_id": 8, "poll": {} })).unwrap();
         assert!(unknown.number == 8 && unknown.what.is_none());
         assert!(Incoming::of(json!({ "message": {} })).is_none());
+    }
+
+    fn message(fields: Value) -> Message {
+        serde_json::from_value(fields).unwrap()
+    }
+
+    #[test]
+    fn a_message_of_a_topic_replies_to_nothing_by_being_there() {
+        let said = |to: i64, topic: bool| json!({ "message_thread_id": 9, "is_topic_message": topic, "reply_to_message": { "message_id": to } });
+        assert!(message(said(9, true)).replied().is_none());
+        assert!(message(said(10, true)).replied().is_some());
+        assert!(message(said(9, false)).replied().is_some(), "a thread of replies begins with a real one");
+    }
+
+    #[test]
+    fn only_a_message_without_words_in_a_group_tells_where_it_went() {
+        let moved = |chat: i64, to: i64| json!({ "chat": { "id": chat }, "migrate_to_chat_id": to });
+        assert_eq!(message(moved(-5, -1005)).moves_to(), Some(-1005));
+        assert_eq!(message(moved(5, -1005)).moves_to(), None);
+        assert_eq!(message(moved(-5, 1005)).moves_to(), None);
+        let words = json!({ "chat": { "id": -5 }, "migrate_to_chat_id": -1005, "text": "we have moved" });
+        assert_eq!(message(words).moves_to(), None);
     }
 
     #[test]

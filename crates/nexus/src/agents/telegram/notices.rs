@@ -9,9 +9,11 @@ use tracing::warn;
 
 use nexus_core::Chain;
 
+use super::Bot;
+use super::about::About;
 use super::pause::Pause;
 use super::sender::{Say, Unsaid, Worth};
-use super::{Bot, words};
+use super::words::{self, Whom};
 use crate::agents::queue::{QueueError, Topic, Wanted};
 use crate::agents::task::{Kind, Task, TaskId};
 
@@ -121,47 +123,71 @@ impl Notices {
 
     /// Tells whoever is concerned, once in a chat.
     async fn tell(&mut self, seq: i64, id: TaskId, kind: Kind) -> Result<(), QueueError> {
+        let question = match kind {
+            Kind::Question => Some(seq),
+            Kind::Answer => self.bot.store.question_of(&self.bot.home, id.0, seq).await?,
+            _ => None,
+        };
+        let answered_in = question.filter(|_| kind == Kind::Answer).and_then(|asked| self.bot.answered.take(asked));
         let Some(task) = self.bot.queue.task(id).await? else { return Ok(()) };
-        let places = self.places(&task, kind).await?;
-        if places.is_empty() {
+        let agent = self.agent(&task, kind).await?;
+        let told = [agent.as_ref().map(|say| say.chat), answered_in];
+        let sender = self.sender(&task, kind, question).await?.filter(|say| !told.contains(&Some(say.chat)));
+        if agent.is_none() && sender.is_none() {
             return Ok(());
         }
         let wanted = Wanted { after: seq - 1, limit: 1, ..Wanted::default() };
         let update = self.bot.queue.updates(&wanted).await?.pop().filter(|update| update.seq == seq);
-        let Some(words) = update.and_then(|update| words::notice(&task, kind, &update.content)) else { return Ok(()) };
-        for say in places {
-            let chat = say.chat;
-            match self.bot.tell(say, &words, Some(id), Worth::Always).await {
-                Ok(()) => {}
-                Err(unsaid @ (Unsaid::Never(_) | Unsaid::Blocked(_))) => {
-                    warn!("what became of {id} is not told in the Telegram chat {chat}: {unsaid}");
-                }
-                // The hub ends; it is told when it is back.
-                Err(Unsaid::Late | Unsaid::Ending) => return std::future::pending().await,
+        let Some(update) = update else { return Ok(()) };
+        for (whom, say) in [(Whom::Agent, agent), (Whom::Sender, sender)] {
+            if let Some(say) = say
+                && let Some(words) = words::notice(&task, kind, &update.content, whom)
+            {
+                self.post(say, &words, About { task: id, question }).await;
             }
         }
         self.read = seq;
         self.keep_place().await
     }
 
-    async fn places(&self, task: &Task, kind: Kind) -> Result<Vec<Say>, QueueError> {
-        let mut places = Vec::new();
+    async fn post(&self, say: Say, words: &str, about: About) {
+        let chat = say.chat;
+        match self.bot.tell(say, words, Some(about), Worth::Always).await {
+            Ok(()) => {}
+            Err(unsaid @ (Unsaid::Never(_) | Unsaid::Blocked(_) | Unsaid::Vain(_))) => {
+                warn!("what became of {} is not told in the Telegram chat {chat}: {unsaid}", about.task);
+            }
+            // The hub ends; it is told when it is back.
+            Err(Unsaid::Late | Unsaid::Ending) => std::future::pending().await,
+        }
+    }
+
+    /// Where those are told who were given the task.
+    async fn agent(&self, task: &Task, kind: Kind) -> Result<Option<Say>, QueueError> {
         if matches!(kind, Kind::Answer | Kind::Cancelled | Kind::Dead)
             && let Some((chat, _)) = self.bot.places.home(&task.target)
             // Nobody there knows of a task that was never posted.
-            && let Some(message) = self.bot.store.posted(&self.bot.home, task.id.0, chat).await?
+            && let Some(message) = self.bot.posted_as(task.id, chat).await?
         {
             let topic = self.bot.topics.of(&task.target).await;
-            places.push(Say { topic, reply_to: Some(message), ..Say::new(chat, "") });
+            return Ok(Some(Say { topic, reply_to: Some(message), ..Say::new(chat, "") }));
         }
-        if let Some(Origin { chat, topic, message }) = Origin::of(task, self.bot.id)
-            && kind != Kind::Answer
-            && places.iter().all(|say| say.chat != self.bot.places.now(chat))
-        {
-            let markup = (kind == Kind::Question).then(|| json!({ "force_reply": true, "selective": true }));
-            places.push(Say { topic, reply_to: Some(message), markup, ..Say::new(chat, "") });
+        Ok(None)
+    }
+
+    /// Where whoever sent it is told. A chat that the operator has taken off the list hears no more.
+    async fn sender(&self, task: &Task, kind: Kind, question: Option<i64>) -> Result<Option<Say>, QueueError> {
+        let Some(Origin { chat, topic, message }) = Origin::of(task, self.bot.id) else { return Ok(None) };
+        if !self.bot.access.may_be_told(chat) {
+            return Ok(None);
         }
-        Ok(places)
+        let chat = self.bot.places.now(chat);
+        let reply_to = match question.filter(|_| kind == Kind::Answer) {
+            Some(question) => self.bot.store.asked(&self.bot.home, task.id.0, chat, question).await?,
+            None => None,
+        };
+        let markup = (kind == Kind::Question).then(|| json!({ "force_reply": true, "selective": true }));
+        Ok(Some(Say { topic, reply_to: reply_to.or(Some(message)), markup, ..Say::new(chat, "") }))
     }
 }
 

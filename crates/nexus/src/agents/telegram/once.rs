@@ -19,7 +19,11 @@ const FIRST: i64 = 1_000;
 /// What somebody decides of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deed<'a> {
-    Answer(&'a str),
+    /// Only to this question, where it is known.
+    Answer {
+        question: Option<i64>,
+        answer: &'a str,
+    },
     Cancel(Option<&'a str>),
     Retry,
 }
@@ -28,7 +32,12 @@ impl Deed<'_> {
     fn call(self, task: TaskId) -> (&'static str, Value) {
         let id = task.to_string();
         match self {
-            Deed::Answer(answer) => ("answer_task", json!({ "id": id, "answer": text::clean(answer) })),
+            Deed::Answer { question: Some(question), answer } => {
+                ("answer_task", json!({ "id": id, "answer": text::clean(answer), "question_id": question }))
+            }
+            Deed::Answer { question: None, answer } => {
+                ("answer_task", json!({ "id": id, "answer": text::clean(answer) }))
+            }
             Deed::Cancel(Some(reason)) => ("cancel_task", json!({ "id": id, "reason": reason })),
             Deed::Cancel(None) => ("cancel_task", json!({ "id": id })),
             Deed::Retry => ("retry_task", json!({ "id": id })),
@@ -38,7 +47,7 @@ impl Deed<'_> {
     /// Whoever did it: a second answer would be one to another question.
     fn is_told_by(self, update: &Update) -> bool {
         match self {
-            Deed::Answer(_) => update.kind == Kind::Answer,
+            Deed::Answer { .. } => update.kind == Kind::Answer,
             Deed::Cancel(_) => update.kind == Kind::Cancelled,
             Deed::Retry => update.kind == Kind::Note && update.content.starts_with("put back into the queue by "),
         }

@@ -7,7 +7,7 @@ use parking_lot::RwLock;
 use tracing::warn;
 
 use crate::agents::targets::{Target, Targets, Way};
-use crate::store::Store;
+use crate::store::{Store, StoreError};
 
 /// Where the targets that are reached by Telegram are.
 #[derive(Debug)]
@@ -48,7 +48,16 @@ impl Places {
     }
 
     pub async fn moved(&self, from: i64, to: i64) {
-        warn!("the Telegram group {from} is {to} now: write the new number into nexus.yaml");
+        if let Err(error) = self.note_move(from, to).await {
+            warn!("that the Telegram group {from} has moved is not kept: {}", nexus_core::Chain(&error));
+        }
+    }
+
+    /// The same. It is kept when this comes back; if that fails, only this process knows of it.
+    pub async fn note_move(&self, from: i64, to: i64) -> Result<(), StoreError> {
+        if self.now(from) != to {
+            warn!("the Telegram group {from} is {to} now: write the new number into nexus.yaml");
+        }
         let all = {
             let mut moved = self.moved.write();
             moved.values_mut().filter(|now| **now == from).for_each(|now| *now = to);
@@ -57,9 +66,7 @@ impl Places {
             moved.remove(&to);
             serde_json::to_string(&*moved).unwrap_or_default()
         };
-        if let Err(error) = self.store.remember(&self.name, &all).await {
-            warn!("that the Telegram group {from} has moved is not kept: {}", nexus_core::Chain(&error));
-        }
+        self.store.remember(&self.name, &all).await
     }
 
     /// What is to be said of the chat of a target, if anything.

@@ -11,7 +11,8 @@ use tracing::{info, warn};
 use nexus_core::{Chain, clock};
 
 use super::Bot;
-use super::client::{Trouble, Wait};
+use super::client::{LONGEST_SILENCE, Trouble, Wait};
+use super::health::WORTH_TELLING;
 use super::incoming::Incoming;
 use super::pause::Pause;
 
@@ -77,12 +78,13 @@ impl Poller {
                     self.unhooked = false;
                     self.bot.health.reached();
                     self.bot.health.hears(None).await;
-                    if updates.is_empty() && self.wait == Wait::Long && asked.elapsed() < NOTHING_NEW {
-                        sleep(NOTHING_NEW).await;
-                    }
-                    self.wait = Wait::Long;
+                    let (waited, mut news) = (std::mem::replace(&mut self.wait, Wait::Long), false);
                     for update in updates.into_iter().filter_map(Incoming::of) {
-                        self.take(update).await;
+                        news |= self.take(update).await;
+                    }
+                    // What cannot be read, or was here before, is nothing new either.
+                    if !news && waited == Wait::Long && asked.elapsed() < NOTHING_NEW {
+                        sleep(NOTHING_NEW).await;
                     }
                 }
                 Err(trouble) => self.recover(trouble).await,
@@ -107,11 +109,11 @@ impl Poller {
         }
     }
 
-    /// Does what an update wants, and then lets it go.
-    async fn take(&mut self, update: Incoming) {
+    /// Does what an update wants, and then lets it go. False: it was here before.
+    async fn take(&mut self, update: Incoming) -> bool {
         // Numbers only grow; one that comes again was handled.
         if self.offset.is_some_and(|offset| offset.next > update.number && offset.to_ask(clock::now_ms()).is_some()) {
-            return;
+            return false;
         }
         self.carry_out(&update).await;
         if self.stop.is_cancelled() {
@@ -125,6 +127,7 @@ impl Poller {
         }
         self.offset = Some(offset);
         self.pause.reset();
+        true
     }
 
     /// Does what an update wants, again and again until that is stored. Those behind it wait with Telegram.
@@ -157,11 +160,16 @@ impl Poller {
         }
         match trouble {
             Trouble::Conflict(reason) if reason.contains("webhook") && !self.unhooked => {
-                self.unhooked = true;
-                warn!("the Telegram bot had a webhook, which is taken away: updates are asked for");
-                if let Err(trouble) = self.bot.client.delete_webhook().await {
-                    self.bot.health.hears(Some(trouble.to_string())).await;
-                    sleep(self.pause.next()).await;
+                match self.bot.client.delete_webhook().await {
+                    Ok(()) => {
+                        self.unhooked = true;
+                        warn!("the Telegram bot had a webhook, which was taken away: updates are asked for");
+                    }
+                    Err(trouble) => {
+                        let told = format!("the bot has a webhook, which could not be taken away: {trouble}");
+                        self.bot.health.hears(Some(told)).await;
+                        sleep(self.pause.next()).await;
+                    }
                 }
             }
             Trouble::Conflict(_) => {
@@ -173,7 +181,12 @@ impl Poller {
                 self.bot.health.hears(Some(trouble.to_string())).await;
                 sleep(SLOW).await;
             }
-            Trouble::TooMany(silence) => sleep(silence.min(Duration::from_secs(3_600))).await,
+            Trouble::TooMany(silence) => {
+                if silence >= WORTH_TELLING {
+                    self.bot.health.hears(Some(trouble.to_string())).await;
+                }
+                sleep(silence.min(LONGEST_SILENCE)).await;
+            }
             trouble => {
                 self.bot.health.hears(Some(trouble.to_string())).await;
                 sleep(self.pause.next()).await;

@@ -5,22 +5,24 @@
 //! Telegram took while the hub died, before that could be noted, is posted a second time.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 use tracing::warn;
 
 use nexus_core::Chain;
 
+use super::client::{LONGEST_SILENCE, Trouble};
 use super::pause::Pause;
 use super::sender::{Said, Say, Unsaid};
+use super::topics::NoTopic;
 use super::{Bot, words};
 use crate::agents::queue::{Claim, Lease, QueueError, Topic};
 use crate::agents::targets::Target;
-use crate::agents::task::{Task, TaskId};
-use crate::store::StoreError;
+use crate::agents::task::{Status, Task, TaskId};
+use crate::store::{Store, StoreError};
 
 /// Between Telegram's answer and the store's.
 pub const MOMENT: Duration = Duration::from_secs(5);
@@ -28,20 +30,21 @@ pub const MOMENT: Duration = Duration::from_secs(5);
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
 /// A chat that does not let the bot in is tried again, after this at first.
 const SHUT: Duration = Duration::from_secs(60);
-const LONGEST_SHUT: Duration = Duration::from_secs(1_800);
+const LONGEST_SHUT: Duration = Duration::from_secs(600);
 /// Tasks are claimed in this name. No key can have it.
 const CARRIER: &str = "telegram:bot";
 
 /// Whether something is being posted right now.
 #[derive(Debug, Default)]
 pub struct Posting {
-    busy: AtomicUsize,
+    /// The task, of what is posted for the first time.
+    busy: Mutex<Vec<Option<TaskId>>>,
     settled: watch::Sender<u64>,
 }
 
 impl Posting {
     pub fn is_busy(&self) -> bool {
-        self.busy.load(Ordering::SeqCst) > 0
+        !self.busy.lock().is_empty()
     }
 
     /// Moves when the store knows of a message that was posted.
@@ -51,18 +54,31 @@ impl Posting {
 
     /// Until what it gives is dropped.
     pub fn begin(&self) -> Busy<'_> {
-        self.busy.fetch_add(1, Ordering::SeqCst);
-        Busy(self)
+        self.begin_with(None)
+    }
+
+    fn begin_with(&self, task: Option<TaskId>) -> Busy<'_> {
+        self.busy.lock().push(task);
+        Busy(self, task)
+    }
+
+    fn has(&self, task: TaskId) -> bool {
+        self.busy.lock().contains(&Some(task))
     }
 }
 
 /// Something is being posted.
 #[derive(Debug)]
-pub struct Busy<'a>(&'a Posting);
+pub struct Busy<'a>(&'a Posting, Option<TaskId>);
 
 impl Drop for Busy<'_> {
     fn drop(&mut self) {
-        self.0.busy.fetch_sub(1, Ordering::SeqCst);
+        {
+            let mut busy = self.0.busy.lock();
+            if let Some(place) = busy.iter().position(|task| *task == self.1) {
+                busy.swap_remove(place);
+            }
+        }
         self.0.settled.send_modify(|count| *count += 1);
     }
 }
@@ -72,6 +88,8 @@ impl Drop for Busy<'_> {
 enum NotPosted {
     /// It is not to be done any more.
     Over,
+    /// It is not known where it belongs.
+    NotNow(Trouble),
     Unsaid(Unsaid),
     Queue(QueueError),
 }
@@ -85,6 +103,16 @@ impl From<QueueError> for NotPosted {
 impl From<StoreError> for NotPosted {
     fn from(error: StoreError) -> Self {
         NotPosted::Queue(error.into())
+    }
+}
+
+impl From<NoTopic> for NotPosted {
+    fn from(why: NoTopic) -> Self {
+        match why {
+            NoTopic::NotNow(trouble) => NotPosted::NotNow(trouble),
+            NoTopic::Shut(unsaid) => NotPosted::Unsaid(unsaid),
+            NoTopic::Store(error) => error.into(),
+        }
     }
 }
 
@@ -111,7 +139,7 @@ impl Poster {
         }
         // What was wrong with it before this start may have been mended.
         self.bot.queue.heard(&self.target, self.bot.places.trouble(&self.target)).await;
-        let (mut pause, mut shut) = (Pause::default(), SHUT);
+        let (mut pause, mut shut, mut passing) = (Pause::default(), SHUT, None);
         loop {
             changes.borrow_and_update();
             let posted = match self.resume().await {
@@ -122,15 +150,27 @@ impl Poster {
                 Ok(()) => {
                     pause.reset();
                     shut = SHUT;
+                    if passing.take().is_some() {
+                        self.bot.queue.heard(&self.target, self.bot.places.trouble(&self.target)).await;
+                    }
                     let _ = timeout(LOOK_AGAIN, changes.changed()).await;
                 }
                 Err(NotPosted::Unsaid(unsaid)) => {
-                    let chat = self.bot.places.home(&self.target).map_or(0, |(chat, _)| chat);
-                    let told = format!("{unsaid}; let the bot into the chat {chat}");
-                    warn!("tasks of {} are not posted: {told}", self.target);
-                    self.bot.queue.heard(&self.target, Some(told)).await;
+                    self.is_in_trouble(unsaid.to_string()).await;
+                    passing = None;
                     sleep(shut).await;
                     shut = (shut * 2).min(LONGEST_SHUT);
+                }
+                Err(NotPosted::NotNow(Trouble::TooMany(silence))) => {
+                    self.bot.health.silent(silence).await;
+                    sleep(silence.min(LONGEST_SILENCE)).await;
+                }
+                Err(NotPosted::NotNow(trouble)) => {
+                    if passing.as_ref() != Some(&trouble) {
+                        self.is_in_trouble(trouble.to_string()).await;
+                        passing = Some(trouble);
+                    }
+                    sleep(pause.next()).await;
                 }
                 Err(NotPosted::Over) => {}
                 Err(NotPosted::Queue(error)) => {
@@ -139,6 +179,11 @@ impl Poster {
                 }
             }
         }
+    }
+
+    async fn is_in_trouble(&self, told: String) {
+        warn!("tasks of {} are not posted: {told}", self.target);
+        self.bot.queue.heard(&self.target, Some(told)).await;
     }
 
     /// Goes on where it was when the hub ended.
@@ -157,6 +202,7 @@ impl Poster {
         while let Some(next) = self.bot.queue.next(&self.target, 1).await?.pop() {
             // What cannot be carried now is not taken out of the queue.
             self.bot.health.able_to_send().await;
+            self.bot.topics.find(&self.target).await?;
             self.remember(Some((next.id, 0))).await?;
             let claim = Claim {
                 target: self.target.clone(),
@@ -174,7 +220,7 @@ impl Poster {
     }
 
     /// Posts what is left of a claimed task. What Telegram will never take is given up; what it does not take now
-    /// goes back into the queue.
+    /// goes back into the queue, unless some of it is out.
     async fn post(&self, task: &Task, sent: usize) -> Result<(), NotPosted> {
         let posted = self.say(task, sent).await;
         match &posted {
@@ -183,9 +229,10 @@ impl Poster {
             Err(NotPosted::Unsaid(Unsaid::Never(why))) => {
                 self.bot.queue.give_up(task.id, format!("Telegram does not take it: {why}")).await?;
             }
+            Err(NotPosted::Unsaid(_)) if self.is_begun(task.id).await? => return posted,
             Err(NotPosted::Unsaid(_)) => self.bot.queue.give_back(task.id, &claim_of(task.id)).await?,
             // It is still claimed; the note says where to go on.
-            Err(NotPosted::Queue(_)) => return posted,
+            Err(NotPosted::Queue(_) | NotPosted::NotNow(_)) => return posted,
         }
         self.remember(None).await?;
         match posted {
@@ -197,37 +244,61 @@ impl Poster {
     async fn say(&self, task: &Task, sent: usize) -> Result<(), NotPosted> {
         for (nth, text) in words::task(task).into_iter().enumerate().skip(sent) {
             let Some((chat, _)) = self.bot.places.home(&self.target) else { return Ok(()) };
-            let topic = self.bot.topics.of(&self.target).await;
-            let busy = self.bot.posting.begin();
-            let said = self.carry(task.id, Say { topic, ..Say::new(chat, text) }, nth).await?;
+            let topic = self.bot.topics.find(&self.target).await?;
+            let busy = self.bot.posting.begin_with(Some(task.id));
+            let (said, wanted) = self.carry(task.id, Say { topic, ..Say::new(chat, text) }, nth).await?;
             self.bot.posted(said.chat, said.message, task.id).await;
             self.remember(Some((task.id, nth + 1))).await?;
             drop(busy);
             if said.topic_gone {
                 self.bot.topics.gone(&self.target).await;
             }
+            if !wanted {
+                return Err(NotPosted::Over);
+            }
         }
         Ok(())
     }
 
-    /// Says it, unless the task is cancelled before its first message is out.
-    async fn carry(&self, task: TaskId, say: Say, nth: usize) -> Result<Said, NotPosted> {
-        let mut changes = self.bot.queue.listen(&Topic::Tasks(self.target.clone()));
-        let mut said = self.bot.outbox.hand_in(say).await;
+    /// Says it, unless the task is cancelled before its first message is out. False: it is cancelled, but Telegram was
+    /// taking it then, and it stands there now.
+    async fn carry(&self, task: TaskId, say: Say, nth: usize) -> Result<(Said, bool), NotPosted> {
+        let (mut changes, mut wanted) = (self.bot.queue.listen(&Topic::Tasks(self.target.clone())), true);
+        if nth == 0 && self.is_over(task).await {
+            return Err(NotPosted::Over);
+        }
+        let mut on_its_way = self.bot.outbox.hand_in(say).await;
         loop {
             tokio::select! {
-                said = &mut said => match said {
-                    Ok(said) => return said.map_err(NotPosted::Unsaid),
-                    // The hub ends. The task stays as it is, and the note says where to go on.
-                    Err(_) => return std::future::pending().await,
+                said = on_its_way.said() => return match said {
+                    Ok(said) => Ok((said, wanted)),
+                    // The task stays as it is, and the note says where to go on.
+                    Err(Unsaid::Ending) => std::future::pending().await,
+                    Err(_) if !wanted => Err(NotPosted::Over),
+                    Err(unsaid) => Err(NotPosted::Unsaid(unsaid)),
                 },
-                changed = changes.changed(), if nth == 0 => {
-                    if changed.is_ok() && !self.bot.queue.task(task).await?.is_some_and(|task| self.is_ours(&task)) {
-                        return Err(NotPosted::Over);
+                changed = changes.changed(), if nth == 0 && wanted => {
+                    if changed.is_ok() && self.is_over(task).await {
+                        wanted = false;
+                        if !on_its_way.withdraw() {
+                            return Err(NotPosted::Over);
+                        }
                     }
                 }
             }
         }
+    }
+
+    /// What the store does not tell is not over: it is posted, and what became of it is told there.
+    async fn is_over(&self, task: TaskId) -> bool {
+        let found = self.bot.queue.task(task).await;
+        found.is_ok_and(|task| !task.is_some_and(|task| self.is_ours(&task)))
+    }
+
+    /// Whether some of its messages are out.
+    async fn is_begun(&self, task: TaskId) -> Result<bool, NotPosted> {
+        let note = self.bot.store.remembered(&self.note()).await?;
+        Ok(note.as_deref().and_then(parse_note).is_some_and(|(posting, sent)| posting == task && sent > 0))
     }
 
     fn is_ours(&self, task: &Task) -> bool {
@@ -241,8 +312,38 @@ impl Poster {
     }
 
     fn note(&self) -> String {
-        format!("telegram:posting:{}:{}", self.bot.home, self.target)
+        note_of(&self.bot.home, &self.target)
     }
+}
+
+impl Bot {
+    /// The first message about a task in a chat. One that is on its way is waited for.
+    pub async fn posted_as(&self, task: TaskId, chat: i64) -> Result<Option<i64>, StoreError> {
+        let mut settled = self.posting.clone_receiver();
+        loop {
+            settled.borrow_and_update();
+            // Asked before the look: what is out in between is found.
+            let on_its_way = self.posting.has(task);
+            let found = self.store.posted(&self.home, task.0, chat).await?;
+            if found.is_some() || !on_its_way {
+                return Ok(found);
+            }
+            let _ = settled.changed().await;
+        }
+    }
+}
+
+/// Whether something of a running task may be in its chat. True of what the bot has not claimed.
+pub async fn was_posted(store: &Store, home: &str, task: &Task) -> Result<bool, StoreError> {
+    if task.status != Status::Acknowledged || task.claimed_by.as_deref() != Some(CARRIER) {
+        return Ok(true);
+    }
+    let note = store.remembered(&note_of(home, &task.target)).await?;
+    Ok(note.as_deref().and_then(parse_note) != Some((task.id, 0)))
+}
+
+fn note_of(home: &str, target: &str) -> String {
+    format!("telegram:posting:{home}:{target}")
 }
 
 /// Always the same for a task: a claim whose answer was lost is found again.

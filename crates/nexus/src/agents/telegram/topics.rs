@@ -8,7 +8,27 @@ use tracing::warn;
 
 use super::client::{Client, Trouble};
 use super::places::Places;
+use super::sender::Unsaid;
 use crate::store::{Store, StoreError};
+
+/// A topic that is not made after so many tries is done without, although the chat itself can be asked.
+const MOST_VAIN: u32 = 5;
+
+/// Why it is not known which topic it is.
+#[derive(Debug)]
+pub enum NoTopic {
+    /// It is to be asked again.
+    NotNow(Trouble),
+    /// The chat does not let the bot in.
+    Shut(Unsaid),
+    Store(StoreError),
+}
+
+impl From<StoreError> for NoTopic {
+    fn from(error: StoreError) -> Self {
+        NoTopic::Store(error)
+    }
+}
 
 /// Which topic is whose.
 #[derive(Debug)]
@@ -19,6 +39,8 @@ pub struct Topics {
     home: String,
     /// Those that we made. None: the chat has no topics, or does not let us make one.
     made: Mutex<HashMap<Place, Option<i64>>>,
+    /// How often one could not be made.
+    vain: Mutex<HashMap<Place, u32>>,
 }
 
 /// A target in a chat.
@@ -26,41 +48,49 @@ type Place = (i64, Arc<str>);
 
 impl Topics {
     pub fn new(client: Arc<Client>, places: Arc<Places>, store: Store, home: &str) -> Self {
-        Self { client, places, store, home: home.to_owned(), made: Mutex::default() }
+        Self { client, places, store, home: home.to_owned(), made: Mutex::default(), vain: Mutex::default() }
     }
 
-    /// The topic that a target's tasks are posted in. Makes one where that is possible.
+    /// The topic that a target's tasks are posted in, as far as that is known.
     pub async fn of(&self, target: &Arc<str>) -> Option<i64> {
         let (chat, configured) = self.places.home(target)?;
         if configured.is_some() || chat >= 0 {
             return configured;
         }
-        let key = (chat, target.clone());
-        let known = self.made.lock().get(&key).copied();
-        if let Some(known) = known {
-            return known;
+        match self.known(chat, target) {
+            Some(known) => known,
+            None => self.kept(chat, target).await.ok().flatten(),
         }
-        let name = self.name(chat, target);
-        let remembered = self.store.remembered(&name).await.ok().flatten();
-        let found = match remembered.and_then(|topic| topic.parse().ok()) {
+    }
+
+    /// The same. Makes one where that is possible; what is not known now is not guessed.
+    pub async fn find(&self, target: &Arc<str>) -> Result<Option<i64>, NoTopic> {
+        let Some((chat, configured)) = self.places.home(target) else { return Ok(None) };
+        if configured.is_some() || chat >= 0 {
+            return Ok(configured);
+        }
+        if let Some(known) = self.known(chat, target) {
+            return Ok(known);
+        }
+        let found = match self.kept(chat, target).await? {
             Some(topic) => Some(topic),
-            None => match self.make(chat, target).await {
-                Ok(made) => made,
-                // Not now; the next task asks again.
-                Err(Trouble::Unreachable(_) | Trouble::TooMany(_) | Trouble::BadToken) => return None,
-                Err(trouble) => {
-                    warn!("no topic for {target} in the Telegram chat {chat}, its tasks go into the chat: {trouble}");
-                    None
-                }
-            },
+            None => self.make(chat, target).await?,
         };
         if let Some(topic) = found
-            && let Err(error) = self.store.remember(&name, &topic.to_string()).await
+            && let Err(error) = self.store.remember(&self.name(chat, target), &topic.to_string()).await
         {
             warn!("the Telegram topic of {target} is not kept: {}", nexus_core::Chain(&error));
         }
-        self.made.lock().insert(key, found);
-        found
+        self.made.lock().insert((chat, target.clone()), found);
+        Ok(found)
+    }
+
+    fn known(&self, chat: i64, target: &Arc<str>) -> Option<Option<i64>> {
+        self.made.lock().get(&(chat, target.clone())).copied()
+    }
+
+    async fn kept(&self, chat: i64, target: &str) -> Result<Option<i64>, StoreError> {
+        Ok(self.store.remembered(&self.name(chat, target)).await?.and_then(|topic| topic.parse().ok()))
     }
 
     /// Which target a topic is of.
@@ -70,10 +100,9 @@ impl Topics {
             return Ok(Some(name.clone()));
         }
         for (name, _) in here.into_iter().filter(|(_, configured)| configured.is_none()) {
-            let known = self.made.lock().get(&(chat, name.clone())).copied().flatten();
-            let known = match known {
+            let known = match self.known(chat, &name).flatten() {
                 Some(known) => Some(known),
-                None => self.store.remembered(&self.name(chat, &name)).await?.and_then(|topic| topic.parse().ok()),
+                None => self.kept(chat, &name).await?,
             };
             if known == Some(topic) {
                 return Ok(Some(name));
@@ -91,11 +120,47 @@ impl Topics {
         }
     }
 
-    async fn make(&self, chat: i64, target: &str) -> Result<Option<i64>, Trouble> {
-        match self.client.is_forum(chat).await? {
-            true => self.client.create_topic(chat, target).await.map(Some),
-            false => Ok(None),
+    async fn make(&self, chat: i64, target: &Arc<str>) -> Result<Option<i64>, NoTopic> {
+        let trouble = match self.client.is_forum(chat).await {
+            Ok(true) => return self.create(chat, target).await,
+            Ok(false) => return Ok(None),
+            Err(trouble) => trouble,
+        };
+        match trouble {
+            Trouble::Refused { moved_to: Some(to), .. } if to != chat => {
+                self.places.moved(chat, to).await;
+                Err(NoTopic::NotNow(trouble))
+            }
+            // What was said of the chat today may not be so tomorrow: nothing is kept of it.
+            Trouble::Refused { reason, .. } | Trouble::Forbidden(reason) => {
+                Err(NoTopic::Shut(Unsaid::shut_out(chat, &reason)))
+            }
+            trouble => Err(NoTopic::NotNow(trouble)),
         }
+    }
+
+    async fn create(&self, chat: i64, target: &Arc<str>) -> Result<Option<i64>, NoTopic> {
+        let trouble = match self.client.create_topic(chat, target).await {
+            Ok(topic) => return Ok(Some(topic)),
+            Err(trouble) => trouble,
+        };
+        let vain = match trouble {
+            Trouble::Forbidden(reason) => return Err(NoTopic::Shut(Unsaid::shut_out(chat, &reason))),
+            Trouble::TooMany(_) | Trouble::BadToken => return Err(NoTopic::NotNow(trouble)),
+            Trouble::Refused { .. } => MOST_VAIN,
+            Trouble::Unreachable(_) | Trouble::Garbled(_) | Trouble::Conflict(_) => {
+                let mut vain = self.vain.lock();
+                let vain = vain.entry((chat, target.clone())).or_default();
+                *vain += 1;
+                *vain
+            }
+        };
+        // The chat itself was there a moment ago.
+        if vain < MOST_VAIN {
+            return Err(NoTopic::NotNow(trouble));
+        }
+        warn!("no topic for {target} in the Telegram chat {chat}, its tasks go into the chat: {trouble}");
+        Ok(None)
     }
 
     fn name(&self, chat: i64, target: &str) -> String {

@@ -27,11 +27,20 @@ pub fn task(task: &Task) -> Vec<String> {
     parts.into_iter().zip(1..).map(numbered).collect()
 }
 
-/// What became of a task, for those who sent it or have it. None: they need not know.
-pub fn notice(task: &Task, kind: Kind, content: &str) -> Option<String> {
+/// Who is told what became of a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whom {
+    /// Who was given it.
+    Agent,
+    Sender,
+}
+
+/// What became of a task. None: they need not know.
+pub fn notice(task: &Task, kind: Kind, content: &str, whom: Whom) -> Option<String> {
     let Task { id, target, .. } = task;
     let head = match kind {
         Kind::Question => format!("#{id}: {target} asks (reply to this to answer)"),
+        Kind::Answer if whom == Whom::Sender => format!("#{id}: that was answered elsewhere"),
         Kind::Answer => format!("#{id}: the answer"),
         Kind::Complete => format!("#{id}: {target} is done"),
         Kind::Error => format!("#{id}: {target} could not do it"),
@@ -43,6 +52,30 @@ pub fn notice(task: &Task, kind: Kind, content: &str) -> Option<String> {
         "" => head,
         content => format!("{head}\n\n{}", text::clean(content)),
     })
+}
+
+/// For somebody who has answered an earlier question.
+pub fn asks_another(task: &Task, answered: bool, question: &str) -> String {
+    let over = if answered { "was answered already" } else { "is asked no more" };
+    format!("that question {over}; #{} asks now (reply to this):\n\n{}", task.id, text::clean(question))
+}
+
+/// For somebody who answers what asks nothing.
+pub fn does_not_ask(Task { id, status, target, .. }: &Task) -> String {
+    let status = status.as_str().replace('_', " ");
+    format!("#{id} is {status} and does not wait for an answer; /send {target} makes a new task")
+}
+
+/// Why something was not done. Tools give hints to models, in the names of tools; people have commands.
+pub fn for_people(why: &str) -> String {
+    let Some((why, hint)) = why.split_once("\nhint: ") else { return why.to_owned() };
+    let hint = match hint {
+        hint if hint.contains("`list_tasks`") => "/tasks shows those there are",
+        hint if hint.contains("`get_task`") => "/tasks shows where it stands",
+        hint if hint.contains('`') => return why.to_owned(),
+        hint => hint,
+    };
+    format!("{why}\n{hint}")
 }
 
 /// In messages of a length that Telegram takes, and not too many.
@@ -209,6 +242,20 @@ pub mod tests {
         assert!(posted.iter().all(|part| split::units(part) <= LONGEST));
         assert!(posted[1].starts_with(&format!("#t5, part 2 of {}\n", posted.len())), "{}", posted[1]);
         assert_eq!(posted.concat().matches('🦀').count(), 8_000);
+    }
+
+    #[test]
+    fn people_are_told_of_commands_and_not_of_tools() {
+        check("no\nhint: `list_tasks` shows those there are", "no\n/tasks shows those there are");
+        check("no\nhint: `get_task` tells what happened to it", "no\n/tasks shows where it stands");
+        check("no\nhint: give its id as `task`", "no");
+        check("no\nhint: known targets: a, b", "no\nknown targets: a, b");
+        check("there is no target `x`", "there is no target `x`");
+
+        #[track_caller]
+        fn check(why: &str, told: &str) {
+            assert_eq!(for_people(why), told);
+        }
     }
 
     #[test]

@@ -9,7 +9,7 @@ use super::words::{Chosen, Id, Said, Wait};
 use super::{failed, serving};
 use crate::agents::Bridge;
 use crate::agents::queue::{QueueError, Report, Saying, Topic};
-use crate::agents::task::{Status, TaskId};
+use crate::agents::task::Status;
 
 /// Asks whoever sent the task, and waits for the answer. The task is `input_required` until then.
 ///
@@ -69,13 +69,14 @@ impl Tool<Bridge> for AskOperator {
         let claim = self.claim.as_ref().map(Chosen::as_str);
         let task = serving::meant(bridge, cx, self.task.map(|id| id.0), claim).await?;
         let wait = self.wait_seconds.unwrap_or_default();
+        let who = serving::who(cx, claim);
         let mut vigil = Vigil::new(bridge, cx, &Topic::Tasks(task.target.clone()), wait, "the answer");
         let question = match (self.question_id, self.question) {
             (Some(question), _) => question,
             (None, Some(question)) => {
                 let report = Report {
                     task: task.id,
-                    who: serving::who(cx, claim),
+                    who: who.clone(),
                     saying: Saying::Ask,
                     content: question.into_string(),
                     exit_code: None,
@@ -93,9 +94,11 @@ impl Tool<Bridge> for AskOperator {
             }
         };
         loop {
-            let asked = look(bridge, task.id, question).await.map_err(failed)?;
-            if asked.answered || asked.stop || !vigil.goes_on().await {
-                return Ok(asked);
+            let (status, answer) = bridge.queue.asked(task.id, question, &who).await.map_err(not_open)?;
+            let stop = status.is_finished();
+            if answer.is_some() || stop || !vigil.goes_on().await {
+                let (task, answered) = (task.id.to_string(), answer.is_some());
+                return Ok(Asked { task, question_id: question, answered, answer, status, stop });
             }
         }
     }
@@ -114,16 +117,9 @@ async fn not_asked(bridge: &Bridge, error: QueueError) -> ToolError {
     }
 }
 
-async fn look(bridge: &Bridge, task: TaskId, question: i64) -> Result<Asked, QueueError> {
-    // In this order: with an answer comes where the task stands since then.
-    let answer = bridge.queue.answer_to(task, question).await?.map(|update| update.content);
-    let status = bridge.queue.task(task).await?.ok_or(QueueError::Unknown(task))?.status;
-    Ok(Asked {
-        task: task.to_string(),
-        question_id: question,
-        answered: answer.is_some(),
-        answer,
-        status,
-        stop: status.is_finished(),
-    })
+/// There is nothing to wait for.
+fn not_open(error: QueueError) -> ToolError {
+    let over = matches!(error, QueueError::Conflict { .. });
+    let error = failed(error);
+    if over { error.hint("ask again with `question`, and without `question_id`") } else { error }
 }

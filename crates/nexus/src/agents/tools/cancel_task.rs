@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use nexus_core::prelude::*;
 
-use super::shown::{Now, in_one_line};
+use super::shown::{Now, on_one_line};
 use super::words::{Id, Said};
 use super::{failed, known};
 use crate::agents::Bridge;
@@ -25,10 +25,11 @@ pub struct CancelTask {
 impl Tool<Bridge> for CancelTask {
     const NAME: &'static str = "cancel_task";
     const ACCESS: Access = Access::Write;
+    const LONGEST_SUMMARY: usize = 300;
     type Reply = Now;
 
     fn summary(&self) -> String {
-        let reason = self.reason.as_ref().map(|reason| format!(": {}", in_one_line(reason.as_str(), 200)));
+        let reason = self.reason.as_ref().map(|reason| format!(": {}", on_one_line(reason.as_str())));
         format!("cancel the task {}{}", self.id.0, reason.unwrap_or_default())
     }
 

@@ -1,8 +1,5 @@
 //! `peek_tasks`: what waits and what runs, and the heartbeat of a worker.
 
-use jiff::{SignedDuration, Timestamp};
-
-use nexus_core::clock;
 use nexus_core::prelude::*;
 use nexus_core::tool::Listed;
 
@@ -11,22 +8,22 @@ use super::vigil::Vigil;
 use super::words::{Chosen as Name, Wait};
 use super::{failed, serving, shown};
 use crate::agents::Bridge;
-use crate::agents::queue::{Chosen, Held, QueueError, Topic};
+use crate::agents::queue::{Held, QueueError, Topic};
 use crate::agents::targets::Target;
 use crate::agents::task::{Priority, Status, Task};
 
 /// Claims of one beat: more than any worker runs at once.
 const MOST_CLAIMS: usize = 64;
 const NEXT: i64 = 10;
-/// Cancelled tasks are worth a word for so long.
-const RECENTLY: SignedDuration = SignedDuration::from_hours(1);
-const MOST_CANCELLED: i64 = 20;
+/// Of so many tasks that a key had last, those are worth a word that were taken from it.
+const MOST_HAD: i64 = 20;
 
-/// Looks at your target's queue without taking anything: what waits, what runs, and what of yours was cancelled lately.
+/// Looks at your target's queue without taking anything: what waits, what runs, and what was taken from you lately.
 ///
-/// Call it between two steps of your work. A task in `running` whose `holds` is false is no longer wanted of you
-/// (cancelled, given up, or somebody else has it): stop working on it. A message in `next` that begins with STOP or
-/// URGENT has ended what was running: claim it now. Anything else waits for its turn.
+/// Call it between two steps of your work: it also shows that you are there. A task in `running` whose `holds` is false
+/// is not yours, or no longer wanted of you (cancelled, given up, or somebody else has it): if you work on it, stop. A
+/// message in `next` that begins with STOP or URGENT has ended what was running: claim it now. Anything else waits for
+/// its turn.
 ///
 /// With `wait_seconds` and without `claims` it comes back as soon as something waits. With `claims`, for programs: it
 /// renews the leases of these claims, and comes back as soon as one of them no longer holds; one that nobody knows is
@@ -93,7 +90,7 @@ struct RunningTask {
     /// Why it ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
-    /// Whoever has claimed it is to go on with it.
+    /// You have claimed it, and are to go on with it.
     holds: bool,
 }
 
@@ -141,25 +138,13 @@ async fn beat(bridge: &Bridge, target: &Target, claims: &[String]) -> Result<(Ve
     Ok((held.into_iter().map(held_task).collect(), news))
 }
 
-/// What runs on a target, and what this key had and nobody wants any more.
+/// What runs on a target, and what was taken from this key.
 async fn running(bridge: &Bridge, cx: &CallCx, target: &Target) -> Result<Vec<RunningTask>, QueueError> {
-    // An agent that looks is there.
-    bridge.queue.beat(&target.name, &[]).await?;
+    let key = cx.principal.id.as_str();
+    bridge.queue.seen(&target.name, key).await?;
     let mut tasks = bridge.queue.first_running(&target.name, shown::RUNNING).await?;
-    let cancelled = Chosen {
-        target: Some(target.name.clone()),
-        status: Some(vec![Status::Cancelled]),
-        before: None,
-        limit: MOST_CANCELLED,
-    };
-    let cancelled = bridge.queue.tasks(&cancelled).await?;
-    let (key, now) = (cx.principal.id.as_str(), clock::now());
-    tasks.extend(cancelled.into_iter().filter(|task| task.claimed_by.as_deref() == Some(key) && is_recent(task, now)));
-    Ok(tasks.into_iter().map(running_task).collect())
-}
-
-fn is_recent(task: &Task, now: Timestamp) -> bool {
-    task.completed.is_some_and(|completed| now.duration_since(completed) < RECENTLY)
+    tasks.extend(serving::taken_from(bridge, target, key, MOST_HAD).await?);
+    Ok(tasks.into_iter().map(|task| running_task(task, key)).collect())
 }
 
 fn next_task(task: &Task) -> NextTask {
@@ -171,8 +156,8 @@ fn next_task(task: &Task) -> NextTask {
     }
 }
 
-fn running_task(task: Task) -> RunningTask {
-    let holds = task.status.is_running();
+fn running_task(task: Task, key: &str) -> RunningTask {
+    let holds = task.status.is_running() && task.claimed_by.as_deref() == Some(key);
     RunningTask { id: task.id.to_string(), claim: task.claim, status: task.status, reason: task.reason, holds }
 }
 

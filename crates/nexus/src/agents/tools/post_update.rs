@@ -21,7 +21,8 @@ use crate::agents::task::{Kind, Status};
 pub struct PostUpdate {
     /// What you have to say, at most 100,000 bytes.
     content: Said,
-    /// The task; without it, the only one that you have running. If you have none, the update belongs to no task.
+    /// The task; without it, the only one that you have, or else the one that was taken from you last. If there is
+    /// none, the update belongs to no task.
     task: Option<Id>,
     /// The name of your claim, where `claim_task` gave one; without it, your key's claim is meant.
     claim: Option<Chosen>,
@@ -73,7 +74,7 @@ impl Tool<Bridge> for PostUpdate {
         if self.task.is_none() {
             let target = serving::target(bridge, cx, self.target.as_deref())?;
             let claim = self.claim.as_ref().map(Chosen::as_str);
-            match serving::only_running(bridge, cx, target, claim).await? {
+            match serving::unnamed(bridge, cx, target, claim).await? {
                 Some(task) => self.task = Some(Id(task.id)),
                 None => {
                     let source = serving::source(cx, self.source.as_ref().map(Chosen::as_str));

@@ -6,7 +6,7 @@ use nexus_core::clock;
 use nexus_core::prelude::*;
 
 use super::failed;
-use super::shown::in_one_line;
+use super::shown::{in_one_line, on_one_line};
 use super::words::{Chosen, Words};
 use crate::agents::Bridge;
 use crate::agents::queue::{NewTask, QueueError, Sent};
@@ -14,8 +14,6 @@ use crate::agents::targets::Target;
 use crate::agents::task::{Priority, Status};
 use crate::when;
 
-/// Characters of a message that the operator reads before they answer. The question shows the whole below it.
-const SHOWN: usize = 1_000;
 /// Stopped tasks that are named.
 const STOPPED: usize = 100;
 /// More attempts than this are a loop, not a plan.
@@ -123,12 +121,14 @@ pub struct Delivered {
 impl Tool<Bridge> for SendMessage {
     const NAME: &'static str = "send_message";
     const ACCESS: Access = Access::Write;
+    /// What the operator reads before they answer. The question shows the whole message below it.
+    const LONGEST_SUMMARY: usize = 1_200;
     type Reply = Delivered;
 
     fn summary(&self) -> String {
         let target = self.target.as_deref().map_or("the default agent".to_owned(), |name| in_one_line(name, 100));
         let priority = self.priority.unwrap_or(Priority::Normal);
-        format!("send to {target}, priority {priority}: {}", in_one_line(self.message.as_str(), SHOWN))
+        format!("send to {target}, priority {priority}: {}", on_one_line(self.message.as_str()))
     }
 
     async fn run(self, bridge: &Bridge, cx: &CallCx) -> ToolResult<Delivered> {

@@ -1,5 +1,8 @@
 //! Who may serve which target, and which task an agent means.
 
+use jiff::{SignedDuration, Timestamp};
+
+use nexus_core::clock;
 use nexus_core::prelude::*;
 use nexus_core::principal::Level;
 use nexus_core::session::Transport;
@@ -9,7 +12,10 @@ use super::shown::RUNNING;
 use crate::agents::Bridge;
 use crate::agents::queue::{QueueError, Who};
 use crate::agents::targets::Target;
-use crate::agents::task::{Task, TaskId};
+use crate::agents::task::{Status, Task, TaskId};
+
+/// An agent may be at one step for long before it hears that nobody wants it any more.
+const LATELY: SignedDuration = SignedDuration::from_hours(24);
 
 #[derive(Debug, Error)]
 enum NotServed {
@@ -74,31 +80,35 @@ pub async fn named(bridge: &Bridge, cx: &CallCx, id: TaskId) -> ToolResult<Task>
     }
 }
 
-/// The task that is meant: the one that is named, or else the only one that the caller has running.
+/// The task that is meant: the one that is named, or else the one that the caller speaks of without a name.
 pub async fn meant(bridge: &Bridge, cx: &CallCx, id: Option<TaskId>, claim: Option<&str>) -> ToolResult<Task> {
     if let Some(id) = id {
         return named(bridge, cx, id).await;
     }
     let target = target(bridge, cx, None)?;
-    only_running(bridge, cx, target, claim).await?.ok_or_else(|| {
+    unnamed(bridge, cx, target, claim).await?.ok_or_else(|| {
         let error = NotServed::NoneRuns { target: target.name.to_string() };
         ToolError::refused(error).hint("name the task, or take one with `claim_task`")
     })
 }
 
-/// The only task that the caller has running there; none if it has none.
-pub async fn only_running(
-    bridge: &Bridge,
-    cx: &CallCx,
-    target: &Target,
-    claim: Option<&str>,
-) -> ToolResult<Option<Task>> {
-    let mut own = bridge.queue.first_running(&target.name, RUNNING).await.map_err(failed)?;
-    own.retain(|task| match who(cx, claim) {
-        Who::Carrier => true,
-        Who::Claimer { claim: Some(claim), .. } => task.claim.as_deref() == Some(&*claim),
-        Who::Claimer { claim: None, by } => task.claimed_by.as_deref() == Some(&*by),
-    });
+/// The task that the caller speaks of without naming it: the only one that it has there. If it has none, the last one
+/// that it had, unless it has ended that itself: so it hears what became of it, and what it did is not lost.
+pub async fn unnamed(bridge: &Bridge, cx: &CallCx, target: &Target, claim: Option<&str>) -> ToolResult<Option<Task>> {
+    let (queue, name) = (&bridge.queue, &*target.name);
+    let mut own = match who(cx, claim) {
+        Who::Carrier => queue.first_running(name, RUNNING).await,
+        Who::Claimer { claim: Some(claim), .. } => queue.of_claim(name, &claim).await.map(Vec::from_iter),
+        Who::Claimer { claim: None, by } => match queue.held_by(name, &by, RUNNING).await {
+            Ok(none) if none.is_empty() => taken_from(bridge, target, &by, 1).await,
+            held => held,
+        },
+    }
+    .map_err(failed)?;
+    // What was put back is spoken of only by who has nothing else.
+    if own.iter().any(|task| task.status.is_running()) {
+        own.retain(|task| task.status.is_running());
+    }
     match own.len() {
         0 | 1 => Ok(own.pop()),
         _ => {
@@ -106,4 +116,12 @@ pub async fn only_running(
             Err(ToolError::refused(NotServed::Several(names)).hint("give its id as `task`"))
         }
     }
+}
+
+/// Of the last tasks that a key had, those that it did not end itself, the last one first.
+pub async fn taken_from(bridge: &Bridge, target: &Target, by: &str, most: i64) -> Result<Vec<Task>, QueueError> {
+    let since = clock::now().checked_sub(LATELY).unwrap_or(Timestamp::MIN);
+    let mut had = bridge.queue.was_held_by(&target.name, by, since, most).await?;
+    had.retain(|task| matches!(task.status, Status::Cancelled | Status::Dead));
+    Ok(had)
 }

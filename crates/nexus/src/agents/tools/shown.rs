@@ -126,10 +126,14 @@ pub fn cut(words: &str, most: usize) -> String {
     }
 }
 
-/// The first lines of a message on one line, for the human who is asked and for the record.
+/// A message on one line, whole and with what is to be hidden in it: for a summary, which the hub hides and cuts.
+pub fn on_one_line(words: &str) -> String {
+    words.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ⏎ ")
+}
+
+/// The beginning of a message on one line, without secrets: for the human who is asked, and for the record.
 pub fn in_one_line(words: &str, most: usize) -> String {
-    let lines = words.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ⏎ ");
-    text::cut(&text::clean(&lines), most).into_owned()
+    text::cut(&on_one_line(&redact::text(&text::clean(words))), most).into_owned()
 }
 
 fn beginning(words: &str, most: usize) -> String {
@@ -154,5 +158,7 @@ mod tests {
         assert_eq!(first_line("\n\n  Check the disks \nand more"), "Check the disks");
         assert_eq!(in_one_line("Check\r\n\n\u{1b}[31mall\u{1b}[0m of it", 100), "Check ⏎ all of it");
         assert_eq!(in_one_line("abcdef", 3), "abc…");
+        let shown = in_one_line("use\nhttps://me:hunter2hunter2@host/ now", 30);
+        assert_eq!(shown, "use ⏎ https://[redacted]@host/…");
     }
 }

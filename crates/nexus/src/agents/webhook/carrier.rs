@@ -26,6 +26,8 @@ use crate::agents::task::{Kind, Status, Task, TaskId, Update};
 
 /// A task that does not arrive for this long is given up, and an answer too.
 const LATEST: SignedDuration = SignedDuration::from_hours(24);
+/// But not before this: the hub may have been away, and the target may start with it.
+const EARLIEST: SignedDuration = SignedDuration::from_hours(1);
 /// Whoever does not hear for this long that a task is cancelled will not hear it.
 const LATEST_CANCEL: SignedDuration = SignedDuration::from_hours(1);
 /// Tasks that are claimed and have not arrived. More wait in the queue, where others come before them if they must.
@@ -212,7 +214,7 @@ impl Carrier {
         let (id, letter, back) = (task.id, Letter::task(task, attempt), self.closing.child_token());
         self.given_up.remove(&id);
         self.under_way.insert(id, UnderWay { attempt, back: back.clone(), over: None });
-        let (post, until) = (self.post.clone(), attempt.since() + LATEST);
+        let (post, until) = (self.post.clone(), given_up_at(attempt.since(), clock::now()));
         self.jobs.push(async move { Done::Task(id, post.deliver(&letter, until, &back).await) }.boxed());
     }
 
@@ -371,7 +373,39 @@ async fn ours(queue: &Queue, id: TaskId) -> Result<Option<(Task, Attempt)>, Queu
     Ok(task.and_then(|task| Attempt::of(&task).map(|attempt| (task, attempt))))
 }
 
+/// Whether a task that a carrier has claimed was taken by its target, as far as is known.
+pub async fn was_taken(queue: &Queue, task: &Task) -> Result<bool, QueueError> {
+    match Attempt::of(task) {
+        Some(attempt) if task.status == Status::Acknowledged => has_arrived(queue, task, attempt).await,
+        _ => Ok(true),
+    }
+}
+
 async fn has_arrived(queue: &Queue, task: &Task, attempt: Attempt) -> Result<bool, QueueError> {
     let mark = queue.bookmark(ARRIVED, Some(&task.target), Some(task.id)).await?;
     Ok(mark.is_some_and(|mark| mark >= attempt.since().as_millisecond()))
+}
+
+/// When a task is given up that was claimed then, if it does not arrive from now on.
+fn given_up_at(claimed: Timestamp, now: Timestamp) -> Timestamp {
+    (claimed + LATEST).max(now + EARLIEST)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_task_has_a_day_to_arrive_and_an_hour_after_a_hub_that_was_away() {
+        check(0, 24);
+        check(20, 24);
+        check(24, 25);
+        check(500, 501);
+
+        #[track_caller]
+        fn check(now: i64, expected: i64) {
+            let at = |hours| Timestamp::UNIX_EPOCH + SignedDuration::from_hours(hours);
+            assert_eq!(given_up_at(at(0), at(now)), at(expected));
+        }
+    }
 }

@@ -109,18 +109,19 @@ impl Post {
         self.standing.subscribe()
     }
 
-    /// Sends it until it is taken or refused, its time is over, or it is called back. A request that is on its way is
-    /// not broken off: nobody would know what became of it.
+    /// Sends it until it is taken or refused, its time is over (after a try at least), or it is called back. A request
+    /// that is on its way is not broken off: nobody would know what became of it.
     pub async fn deliver(&self, letter: &Letter, until: Timestamp, back: &CancellationToken) -> Delivery {
-        let (mut failures, mut gone, mut last) = (0, Gone::No, "it was not reached".to_owned());
+        let (mut failures, mut gone, mut last) = (0, Gone::No, None::<String>);
         loop {
             let place = tokio::select! {
                 biased;
                 () = back.cancelled() => return Delivery::Stopped(gone),
                 place = self.place() => place,
             };
-            if clock::now() >= until {
-                return Delivery::Late(last);
+            // The hub may have been away for all that time: that it was not reached is known after a try.
+            if let Some(why) = last.take_if(|_| clock::now() >= until) {
+                return Delivery::Late(why);
             }
             gone = Gone::Perhaps;
             let came = self.once(letter).await;
@@ -133,7 +134,8 @@ impl Post {
                 }
                 Came::Refused(why) => {
                     self.reopen();
-                    self.queue.heard(&self.target, Some(why.clone())).await;
+                    // Whoever refuses a task has heard it.
+                    self.queue.heard(&self.target, None).await;
                     return Delivery::Refused(why);
                 }
                 Came::NotNow { why, asked, whose } => (why, asked, whose),
@@ -147,7 +149,7 @@ impl Post {
             if clock::now() + SignedDuration::try_from(rest).unwrap_or(SignedDuration::MAX) >= until {
                 return Delivery::Late(why);
             }
-            last = why;
+            last = Some(why);
             if whose == Whose::Letter {
                 let _resting = Resting::begin(&self.standing);
                 tokio::select! {

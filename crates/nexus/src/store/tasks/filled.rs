@@ -14,9 +14,9 @@ const TASKS: &str = "
         CASE WHEN i <= $5 THEN 'half of it is logs' END
     FROM n";
 const UPDATES: &str = "
-    INSERT INTO task_update (home, seq, task, target, kind, content, created_ms)
+    INSERT INTO task_update (home, seq, task, target, kind, content, created_ms, peak_ms)
     SELECT home, 2 * number + k, number, target, CASE WHEN k = 0 THEN 'acknowledged' ELSE 'complete' END,
-        'half of it is logs', created_ms
+        'half of it is logs', created_ms, created_ms
     FROM task, (SELECT 0 AS k UNION ALL SELECT 1) AS twice
     WHERE home = $1 AND number >= $2 AND number <= $3 AND completed_ms IS NOT NULL ORDER BY number, k";
 const COUNTS: &str = "INSERT INTO task_count (home, target, status, priority, n) SELECT home, target, status, priority, \

@@ -12,9 +12,17 @@ const NEWEST_OF: &str =
 const NEWEST_NUMBERS_OF: &str = "SELECT number FROM task WHERE home = $1 AND target = $2 AND status = $3 \
      AND number < $4 ORDER BY number DESC LIMIT $5";
 const FIRST_OF: &str = beginnings!("AND target = $2 AND status = $3 ORDER BY number LIMIT $4");
+/// What is held without a lease is held by a carrier, whose name begins with its way.
+const HELD_OTHERWISE: &str = beginnings!(
+    "AND target = $2 AND status = $3 AND lease_ms IS NULL AND claimed_by NOT LIKE $4 ORDER BY number LIMIT $5"
+);
 const FIRST_WAITING: &str =
     beginnings!("AND target = $2 AND status = 'pending' ORDER BY priority DESC, number LIMIT $3");
 const NEXT: &str = tasks!("AND target = $2 AND status = 'pending' ORDER BY priority DESC, number LIMIT $3");
+const HELD_BY: &str =
+    beginnings!("AND target = $2 AND claimed_by = $3 AND completed_ms IS NULL ORDER BY number LIMIT $4");
+const WAS_HELD_BY: &str =
+    beginnings!("AND target = $2 AND claimed_by = $3 AND completed_ms >= $4 ORDER BY completed_ms DESC LIMIT $5");
 const WAITS: &str = "SELECT number FROM task WHERE home = $1 AND target = $2 AND status = 'pending' LIMIT 1";
 const COUNTS: &str = "SELECT target, status, priority, n FROM task_count WHERE home = $1 AND n > 0";
 
@@ -66,6 +74,18 @@ impl Store {
         Ok(kept(self.find(FIRST_OF, &values).await?)?.into_iter().map(|kept| kept.task).collect())
     }
 
+    /// Of one target and one status: what nobody takes away from its carrier, whose name is not like this.
+    pub async fn held_otherwise(
+        &self,
+        home: &str,
+        (target, status): (&str, Status),
+        carrier: &str,
+        limit: i64,
+    ) -> Result<Vec<Task>, StoreError> {
+        let values = [home.into(), target.into(), status.as_str().into(), carrier.into(), limit.into()];
+        Ok(kept(self.find(HELD_OTHERWISE, &values).await?)?.into_iter().map(|kept| kept.task).collect())
+    }
+
     /// In the order in which they will be claimed, with the beginnings of their words.
     pub async fn first_waiting(&self, home: &str, target: &str, limit: i64) -> Result<Vec<Task>, StoreError> {
         let found = kept(self.find(FIRST_WAITING, &[home.into(), target.into(), limit.into()]).await?)?;
@@ -107,11 +127,49 @@ impl Store {
         Ok(None)
     }
 
+    /// The unfinished tasks that somebody has claimed and nobody else since, with the beginnings of their words.
+    pub async fn held_by(&self, home: &str, target: &str, by: &str, limit: i64) -> Result<Vec<Kept>, StoreError> {
+        kept(self.find(HELD_BY, &[home.into(), target.into(), by.into(), limit.into()]).await?)
+    }
+
+    /// The finished ones, the last one first, with the beginnings of their words.
+    pub async fn was_held_by(
+        &self,
+        home: &str,
+        (target, by): (&str, &str),
+        since_ms: i64,
+        limit: i64,
+    ) -> Result<Vec<Task>, StoreError> {
+        let values = [home.into(), target.into(), by.into(), since_ms.into(), limit.into()];
+        Ok(kept(self.find(WAS_HELD_BY, &values).await?)?.into_iter().map(|kept| kept.task).collect())
+    }
+
     pub async fn task_counts(&self, home: &str) -> Result<Vec<CountRow>, StoreError> {
         self.find(COUNTS, &[home.into()]).await
     }
 
     pub async fn last_numbers(&self, home: &str) -> Result<Numbers, StoreError> {
         Ok(numbers(&self.find(NUMBERS, &[home.into()]).await?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::Db;
+
+    /// An order that another index has can make SQLite go through all tasks.
+    #[tokio::test]
+    async fn what_a_key_has_is_looked_up_and_not_searched_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path(), None).await.unwrap();
+        let Db::Sqlite(db) = &store.db else { panic!("a folder has SQLite") };
+        for sql in [HELD_BY, WAS_HELD_BY] {
+            let plan = sqlx::AssertSqlSafe(format!("EXPLAIN QUERY PLAN {sql}"));
+            let steps: Vec<(i64, i64, i64, String)> = sqlx::query_as(plan).fetch_all(db).await.unwrap();
+            let looks_up =
+                |step: &str| step.contains("task_holder (home=? AND target=? AND claimed_by=? AND completed_ms");
+            assert!(steps.len() == 1 && looks_up(&steps[0].3), "{steps:?}");
+        }
     }
 }

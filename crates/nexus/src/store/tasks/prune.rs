@@ -12,6 +12,7 @@ const DROP_UPDATES: &str = "DELETE FROM task_update WHERE home = $1 AND seq IN \
 /// What belongs to no task.
 const DROP_NOTES: &str = "DELETE FROM task_update WHERE home = $1 AND seq IN \
      (SELECT seq FROM task_update WHERE home = $1 AND created_ms < $2 AND task IS NULL ORDER BY created_ms LIMIT $3)";
+const DROP_KEYS: &str = "DELETE FROM task_other_key WHERE home = $1 AND task = $2";
 const DROP_MESSAGES: &str = "DELETE FROM telegram_message WHERE home = $1 AND task = $2";
 const DROP_BOOKMARKS: &str = "DELETE FROM bookmark WHERE home = $1 AND task = $2";
 const DROP_TASK: &str = "DELETE FROM task WHERE home = $1 AND number = $2";
@@ -35,7 +36,7 @@ impl Tx {
 
     /// Without its updates, which are gone before.
     pub async fn drop_task(&mut self, home: &str, id: TaskId) -> Result<(), StoreError> {
-        for sql in [DROP_MESSAGES, DROP_BOOKMARKS, DROP_TASK] {
+        for sql in [DROP_KEYS, DROP_MESSAGES, DROP_BOOKMARKS, DROP_TASK] {
             self.execute(sql, &[home.into(), id.0.into()]).await?;
         }
         Ok(())

@@ -77,10 +77,13 @@ const OF_TASK: &str = updates!("AND seq > $2 AND created_ms >= $3 AND task = $5 
 /// A task has few updates, a target many: the target's index is not to be used.
 const OF_BOTH: &str =
     updates!("AND seq > $2 AND created_ms >= $3 AND task = $5 AND target || '' = $6 ORDER BY seq LIMIT $4");
-const ANSWER: &str = updates!("AND task = $2 AND seq > $3 AND kind = 'answer' ORDER BY seq LIMIT 1");
+/// What is said behind another question, or to whoever has claimed the task since, is no answer to this one.
+const ANSWER: &str =
+    updates!("AND task = $2 AND seq > $3 AND kind IN ('answer', 'question', 'acknowledged') ORDER BY seq LIMIT 1");
 const LAST: &str = updates!("AND task = $2 ORDER BY seq DESC LIMIT $3");
-const FIRST_SINCE: &str =
-    "SELECT seq FROM task_update WHERE home = $1 AND created_ms >= $2 ORDER BY created_ms, seq LIMIT 1";
+/// The first that is not older. Where the clock was set back, a later one may be.
+const FIRST_SINCE: &str = "SELECT seq FROM task_update WHERE home = $1 AND peak_ms >= $2 ORDER BY peak_ms, seq LIMIT 1";
+const PEAK: &str = "SELECT peak_ms FROM task_update WHERE home = $1 ORDER BY seq DESC LIMIT 1";
 const BY_SOURCE: &str = "SELECT seq FROM task_update WHERE home = $1 AND source = $2";
 
 const BOOKMARK: &str = "SELECT seq FROM bookmark WHERE home = $1 AND principal = $2 AND target = $3 AND task = $4";
@@ -90,18 +93,28 @@ const CHANNELS: &str = "SELECT name, heard_ms, trouble FROM channel WHERE home =
 const HEARD: &str = "INSERT INTO channel (home, name, heard_ms, trouble) VALUES ($1, $2, $3, $4) \
      ON CONFLICT (home, name) DO UPDATE SET heard_ms = COALESCE(excluded.heard_ms, channel.heard_ms), \
      trouble = excluded.trouble";
-const TELEGRAM_SENT: &str = "INSERT INTO telegram_message (home, chat, message, task) VALUES ($1, $2, $3, $4) \
-     ON CONFLICT (home, chat, message) DO UPDATE SET task = excluded.task";
-const TELEGRAM_TASK: &str = "SELECT task FROM telegram_message WHERE home = $1 AND chat = $2 AND message = $3";
+const FORGET: &str = "DELETE FROM channel WHERE home = $1 AND name = $2";
+const TELEGRAM_SENT: &str = "INSERT INTO telegram_message (home, chat, message, task, question) \
+     VALUES ($1, $2, $3, $4, $5) \
+     ON CONFLICT (home, chat, message) DO UPDATE SET task = excluded.task, question = excluded.question";
+const TELEGRAM_TASK: &str =
+    "SELECT task, question FROM telegram_message WHERE home = $1 AND chat = $2 AND message = $3";
 
-static ADD: LazyLock<Bulk> =
-    LazyLock::new(|| Bulk::rows("task_update (home, seq, task, target, kind, content, created_ms, source)", 8, "", ""));
+static ADD: LazyLock<Bulk> = LazyLock::new(|| {
+    Bulk::rows("task_update (home, seq, task, target, kind, content, created_ms, source, peak_ms)", 9, "", "")
+});
 
 impl Tx {
     pub async fn add_updates(&mut self, home: &str, updates: &[NewUpdate]) -> Result<(), StoreError> {
+        if updates.is_empty() {
+            return Ok(());
+        }
+        let last: Vec<(i64,)> = self.find(PEAK, &[home.into()]).await?;
+        let mut peak = last.first().map_or(i64::MIN, |(peak,)| *peak);
         let values: Vec<Value<'_>> = updates
             .iter()
-            .flat_map(|update| -> [Value<'_>; 8] {
+            .flat_map(|update| -> [Value<'_>; 9] {
+                peak = peak.max(update.created_ms);
                 [
                     home.into(),
                     update.seq.into(),
@@ -111,6 +124,7 @@ impl Tx {
                     update.content.as_str().into(),
                     update.created_ms.into(),
                     update.source.as_deref().into(),
+                    peak.into(),
                 ]
             })
             .collect();
@@ -147,8 +161,21 @@ impl Tx {
         Ok(())
     }
 
-    pub async fn telegram_sent(&mut self, home: &str, chat: i64, message: i64, task: i64) -> Result<(), StoreError> {
-        self.execute(TELEGRAM_SENT, &[home.into(), chat.into(), message.into(), task.into()]).await?;
+    pub async fn forget_channel(&mut self, home: &str, name: &str) -> Result<(), StoreError> {
+        self.execute(FORGET, &[home.into(), name.into()]).await?;
+        Ok(())
+    }
+
+    /// A message is about a task, and about one question of it where it asks that.
+    pub async fn telegram_sent(
+        &mut self,
+        home: &str,
+        (chat, message): (i64, i64),
+        task: i64,
+        question: Option<i64>,
+    ) -> Result<(), StoreError> {
+        let values = [home.into(), chat.into(), message.into(), task.into(), question.into()];
+        self.execute(TELEGRAM_SENT, &values).await?;
         Ok(())
     }
 }
@@ -182,10 +209,11 @@ impl Store {
         rows.into_iter().map(UpdateRow::update).collect()
     }
 
-    /// The first answer behind a question.
+    /// The answer to a question.
     pub async fn answer_to(&self, home: &str, task: TaskId, question: i64) -> Result<Option<Update>, StoreError> {
         let mut rows: Vec<UpdateRow> = self.find(ANSWER, &[home.into(), task.0.into(), question.into()]).await?;
-        rows.pop().map(UpdateRow::update).transpose()
+        let next = rows.pop().map(UpdateRow::update).transpose()?;
+        Ok(next.filter(|next| next.kind == Kind::Answer))
     }
 
     pub async fn bookmark(
@@ -203,8 +231,15 @@ impl Store {
         self.find(CHANNELS, &[home.into()]).await
     }
 
-    pub async fn telegram_task(&self, home: &str, chat: i64, message: i64) -> Result<Option<TaskId>, StoreError> {
-        let rows: Vec<(i64,)> = self.find(TELEGRAM_TASK, &[home.into(), chat.into(), message.into()]).await?;
-        Ok(rows.first().map(|(task,)| TaskId(*task)))
+    /// The task that a message is about, and the question that it asks.
+    pub async fn telegram_task(
+        &self,
+        home: &str,
+        chat: i64,
+        message: i64,
+    ) -> Result<Option<(TaskId, Option<i64>)>, StoreError> {
+        let rows: Vec<(i64, Option<i64>)> =
+            self.find(TELEGRAM_TASK, &[home.into(), chat.into(), message.into()]).await?;
+        Ok(rows.first().map(|(task, question)| (TaskId(*task), *question)))
     }
 }

@@ -130,7 +130,7 @@ async fn secrets_reach_the_agent_and_nobody_else() {
     assert_eq!(task["content"], "log in with password=hunter2hunter2");
     agent.does("post_update", json!({ "content": "trying API_TOKEN=swordfish1234" })).await;
     let asked = agent.does("ask_operator", json!({ "question": "is secret=mellon12345 right?" })).await;
-    model.does("answer_task", json!({ "id": id, "answer": "no, password=friend12345" })).await;
+    model.answers(&id, "no, password=friend12345").await;
     let heard = agent.does("ask_operator", json!({ "task": id, "question_id": asked["question_id"] })).await;
     assert_eq!(heard["answer"], "no, password=friend12345");
     agent.does("complete_task", json!({ "result": "done with token=gandalf12345" })).await;

@@ -182,7 +182,7 @@ async fn bad_arguments_are_refused_with_words_that_help() {
         ("get_task", json!({ "id": "t1", "updates": 201 }), "0 to 200"),
         ("list_tasks", json!({ "limit": 0 }), "1 to 200"),
         ("list_tasks", json!({ "status": ["lost"] }), "pending"),
-        ("answer_task", json!({ "id": "t7", "answer": "x" }), "there is no task t7"),
+        ("answer_task", json!({ "id": "t7", "answer": "x", "question_id": 1 }), "there is no task t7"),
         ("cancel_task", json!({ "id": "t7" }), "there is no task t7"),
         ("retry_task", json!({ "id": "t7" }), "there is no task t7"),
         ("queue_status", json!({ "target": "cellar" }), "known targets"),
@@ -209,8 +209,8 @@ async fn bad_arguments_are_refused_with_words_that_help() {
     let id = model.sends("Work").await;
     agent.does("claim_task", json!({})).await;
     assert!(agent.fails("ask_operator", json!({})).await.contains("`question_id`"));
-    let odd = agent.does("ask_operator", json!({ "task": id, "question_id": i64::MAX })).await;
-    assert_eq!(odd["answered"], false);
+    let odd = agent.fails("ask_operator", json!({ "task": id, "question_id": i64::MAX })).await;
+    assert!(odd.contains("that question does not wait for an answer ask again with `question`"), "{odd}");
     // Letters that deceive are no trouble, and no trick.
     let sneaky =
         model.does("send_message", json!({ "message": "\u{202e}evil\u{1b}[31m '; DROP TABLE task; --" })).await;

@@ -7,9 +7,11 @@ use crate::support::agents::{MODEL, told};
 use crate::support::telegram::{GROUP, OPERATOR, STRANGER, Say, TOKEN, Telegram};
 use crate::support::{AuditRow, Client, Hub, Setup, secret, within, write};
 
+mod answers;
 mod approvals;
 mod kills;
 mod trouble;
+mod waiting;
 
 /// `desk` is the operator's private chat, `attic` a group; `homelab` has a worker.
 pub const TARGETS: &str = "    desk: { telegram: { chat_id: 4242 } }

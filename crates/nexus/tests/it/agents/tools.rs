@@ -35,7 +35,7 @@ async fn walk(model: &Client, agent: &Client) {
     let asked = agent.does("ask_operator", json!({ "question": "Which disk?" })).await;
     assert_eq!((&asked["answered"], &asked["status"]), (&json!(false), &json!("input_required")));
     assert_eq!(model.does("get_task", json!({ "id": id })).await["question"], "Which disk?");
-    let answered = model.does("answer_task", json!({ "id": id, "answer": "sda" })).await;
+    let answered = model.answers(&id, "sda").await;
     assert_eq!((&answered["id"], &answered["status"]), (&json!(id), &json!("in_progress")));
     let heard = agent.does("ask_operator", json!({ "task": id, "question_id": asked["question_id"] })).await;
     assert_eq!((&heard["answered"], &heard["answer"]), (&json!(true), &json!("sda")));
@@ -188,7 +188,12 @@ async fn one_question_waits_at_a_time_and_an_answer_can_say_to_which() {
     model.does("answer_task", answer(&first)).await;
     let second = asks("And which node?").await["question_id"].clone();
     let late = model.fails("answer_task", answer(&first)).await;
-    assert!(late.contains("another question"), "{late}");
+    for told in ["another question", "nothing was answered", &format!("`question_id` {second}: “And which node?”")]
+    {
+        assert!(late.contains(told), "{late}");
+    }
+    let unsaid = model.fails("answer_task", json!({ "id": id, "answer": "sda" })).await;
+    assert!(unsaid.contains("question_id"), "{unsaid}");
     assert_eq!(model.does("answer_task", answer(&second)).await["status"], "in_progress");
 }
 
@@ -223,7 +228,12 @@ async fn a_task_is_cancelled_failed_and_done_again() {
     agent.does("fail_task", json!({ "reason": "there is no tape", "exit_code": 3 })).await;
     let failed = model.does("get_task", json!({ "id": id })).await;
     assert_eq!((&failed["status"], &failed["exit_code"]), (&json!("error"), &json!(3)));
-    assert!(model.fails("answer_task", json!({ "id": id, "answer": "look again" })).await.contains("is error"));
+    assert!(
+        model
+            .fails("answer_task", json!({ "id": id, "answer": "look again", "question_id": 1 }))
+            .await
+            .contains("is error")
+    );
     assert_eq!(model.does("retry_task", json!({ "id": id })).await["status"], "pending");
     assert_eq!(claimed(&agent).await["id"], json!(id));
 
@@ -297,9 +307,9 @@ async fn who_is_asked_reads_what_the_task_is_about_and_no_secret() {
     let (model, agent) = hub.bridge().await;
     let id = model.sends("Clean the disks,\nthe password=hunter2hunter2 is old").await;
     claimed(&agent).await;
-    agent.does("ask_operator", json!({ "question": "Which\u{1b}[31m disk?" })).await;
+    let asked = agent.does("ask_operator", json!({ "question": "Which\u{1b}[31m disk?" })).await;
     for (tool, arguments) in [
-        ("answer_task", json!({ "id": id, "answer": "the big one" })),
+        ("answer_task", json!({ "id": id, "answer": "the big one", "question_id": asked["question_id"] })),
         ("cancel_task", json!({ "id": id })),
         ("retry_task", json!({ "id": id })),
     ] {

@@ -55,7 +55,7 @@ async fn each_wait_ends_with_what_it_waits_for() {
         assert_eq!(told(pulled["updates"].as_array().unwrap()), [("progress".to_owned(), "on it".to_owned())]);
 
         let mut ask = waiting(&agent, "ask_operator", json!({ "question": "Sure?" })).await;
-        model.does("answer_task", json!({ "id": id, "answer": "yes" })).await;
+        model.answers(&id, "yes").await;
         let answered = came(&mut ask).await;
         assert_eq!((&answered["answer"], &answered["status"]), (&json!("yes"), &json!("in_progress")));
 
@@ -193,7 +193,7 @@ async fn a_door_beside_the_hub_shares_its_queue_and_is_woken() {
     door.call("cancel_task", json!({ "id": id })).await;
     let code = door.call("list_tasks", json!({ "status": ["input_required"] })).await;
     assert_eq!(code["structuredContent"]["tasks"][0]["id"], json!(id), "a door asks before it writes, too");
-    model.does("answer_task", json!({ "id": id, "answer": "yes" })).await;
+    model.answers(&id, "yes").await;
     assert_eq!(came(&mut ask).await["answer"], "yes");
     assert_eq!(door.end().await.1, Some(0));
 }

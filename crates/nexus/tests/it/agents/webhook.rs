@@ -79,7 +79,7 @@ async fn a_task_goes_out_signed_and_its_agents_words_come_back() {
     hub.posted("hook", "m2", &json!({ "kind": "progress", "content": "more" })).await;
     let asked = hub.posted("hook", "m3", &json!({ "task": "t1", "kind": "question", "content": "which?" })).await;
     assert_eq!(asked["status"], "input_required", "{asked}");
-    model.does("answer_task", json!({ "id": "t1", "answer": "the second" })).await;
+    model.answers("t1", "the second").await;
     let heard = receiver.hears("the answer", |heard| !heard.of("answer").is_empty()).await;
     let answer = only(&heard.of("answer"));
     assert_eq!((&answer.body["id"], &answer.body["content"]), (&json!("t1"), &json!("the second")));
@@ -236,6 +236,10 @@ async fn a_task_that_is_refused_is_dead_with_the_reason_and_can_be_tried_again()
         (&task["status"], &task["reason"]),
         (&json!("dead"), &json!("hook refused it: it answers HTTP 410: gone for good"))
     );
+    // Whoever refuses has heard.
+    let target = model.does("queue_status", json!({ "target": "hook" })).await["targets"][0].clone();
+    assert_eq!((&target["deaf"], &target["trouble"]), (&json!(false), &Value::Null), "{target}");
+    assert!(target["last_heard"].is_string(), "{target}");
     model.does("retry_task", json!({ "id": id })).await;
     let heard = receiver.hears("the second attempt", |heard| heard.messages.len() == 2).await;
     assert_ne!(heard.messages[0].id, heard.messages[1].id, "another attempt is another message");

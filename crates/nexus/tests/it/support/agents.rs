@@ -69,6 +69,12 @@ impl Client {
         sent["id"].as_str().unwrap().to_owned()
     }
 
+    /// Answers the question that a task waits for.
+    pub async fn answers(&self, id: &str, answer: &str) -> Value {
+        let question = self.does("get_task", json!({ "id": id })).await["question_id"].clone();
+        self.does("answer_task", json!({ "id": id, "answer": answer, "question_id": question })).await
+    }
+
     /// The updates since the last look, without moving on by an explicit cursor.
     pub async fn pulls(&self, arguments: Value) -> Vec<Value> {
         let pulled = self.does("pull_updates", arguments).await;

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -33,6 +34,10 @@ pub enum Say {
     Close,
     /// No word ever comes, until somebody hangs up.
     Hang,
+    /// What it deserves, once this is cancelled.
+    Later(CancellationToken),
+    /// This status, and a body that is no word of the Bot API.
+    Junk(u16),
 }
 
 /// A message that the bot has sent.
@@ -85,6 +90,10 @@ struct Inner {
     script: Mutex<HashMap<String, VecDeque<Say>>>,
     always: Mutex<HashMap<String, Say>>,
     forums: Mutex<Vec<i64>>,
+    /// Messages with these words are answered so.
+    poison: Mutex<Option<(String, Say)>>,
+    /// What was confirmed is given out all the same.
+    forgetful: AtomicBool,
     /// Polls that are being held open.
     polling: watch::Sender<usize>,
 }
@@ -105,6 +114,8 @@ impl Telegram {
             script: Mutex::default(),
             always: Mutex::default(),
             forums: Mutex::default(),
+            poison: Mutex::default(),
+            forgetful: AtomicBool::default(),
             polling: watch::Sender::new(0),
         });
         let over = CancellationToken::new();
@@ -143,6 +154,16 @@ impl Telegram {
             Some(answer) => drop(always.insert(method.to_owned(), answer)),
             None => drop(always.remove(method)),
         }
+    }
+
+    /// Answers all messages with these words so.
+    pub fn poison(&self, words: &str, answer: Say) {
+        *self.inner.poison.lock() = Some((words.to_owned(), answer));
+    }
+
+    /// From now on no update is ever confirmed.
+    pub fn forgets_what_was_confirmed(&self) {
+        self.inner.forgetful.store(true, Ordering::SeqCst);
     }
 
     pub fn is_forum(&self, chat: i64) {
@@ -269,12 +290,18 @@ async fn serve(stream: TcpStream, inner: Arc<Inner>) {
         };
         inner.state.send_modify(|state| state.requests.push((method.clone(), body.clone())));
         let scripted = inner.script.lock().get_mut(&method).and_then(VecDeque::pop_front);
-        let (status, answer) = match scripted.or_else(|| inner.always.lock().get(&method).cloned()) {
+        let poisoned = inner.poison.lock().clone().filter(|(words, _)| is_said(&body, words)).map(|(_, answer)| answer);
+        let (status, answer) = match scripted.or(poisoned).or_else(|| inner.always.lock().get(&method).cloned()) {
             Some(Say::Close) => return,
             Some(Say::Hang) => {
                 let _ = stream.fill_buf().await;
                 return;
             }
+            Some(Say::Later(wait)) => {
+                wait.cancelled().await;
+                answer(&inner, &method, &body)
+            }
+            Some(Say::Junk(status)) => (status, json!("junk")),
             Some(Say::Error(code, words, parameters)) => (code, error(code, words, &parameters)),
             None if method == "getUpdates" => match poll(&mut stream, &inner, &body).await {
                 Some(answer) => (200, answer),
@@ -286,6 +313,10 @@ async fn serve(stream: TcpStream, inner: Arc<Inner>) {
             return;
         }
     }
+}
+
+fn is_said(body: &Value, words: &str) -> bool {
+    body["text"].as_str().is_some_and(|text| text.contains(words))
 }
 
 async fn request(stream: &mut BufReader<TcpStream>) -> Option<(String, Value)> {
@@ -346,7 +377,7 @@ async fn poll(stream: &mut BufReader<TcpStream>, inner: &Inner, asked: &Value) -
         {
             state.faults.push(format!("a poll that is not right: {asked}"));
         }
-        if let Some(offset) = asked["offset"].as_i64() {
+        if let Some(offset) = asked["offset"].as_i64().filter(|_| !inner.forgetful.load(Ordering::SeqCst)) {
             state.waiting.retain(|update| update["update_id"].as_i64() >= Some(offset));
         }
     });

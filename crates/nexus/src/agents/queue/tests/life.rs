@@ -221,7 +221,7 @@ async fn urgent_ends_what_runs_and_comes_next(desk: Desk) {
 async fn an_answer_comes_back_and_silence_is_allowed_meanwhile(desk: Desk) {
     let id = desk.sent("a").await;
     desk.queue.claim(by("x", Lease::Speaks(MINUTE))).await.unwrap().unwrap();
-    let early = desk.queue.answer(id, None, "42".to_owned(), "model").await;
+    let early = desk.queue.answer(id, 1, "42".to_owned(), "model").await;
     assert!(matches!(early, Err(QueueError::Conflict { .. })), "{early:?}");
     let question = desk.says(id, "x", Saying::Ask).await.unwrap();
     assert_eq!(question.status, Status::InputRequired);
@@ -229,10 +229,11 @@ async fn an_answer_comes_back_and_silence_is_allowed_meanwhile(desk: Desk) {
     desk.pass(HOUR);
     desk.sweep().await;
     assert_eq!(desk.status(id).await, Status::InputRequired);
-    assert!(desk.queue.answer_to(id, question.seq).await.unwrap().is_none());
-    let task = desk.queue.answer(id, None, "42".to_owned(), "model").await.unwrap();
+    assert_eq!(desk.asked(id, "x", question.seq).await.unwrap(), (Status::InputRequired, None));
+    let task = desk.queue.answer(id, question.seq, "42".to_owned(), "model").await.unwrap();
     assert_eq!((task.status, task.question), (Status::InProgress, None));
-    assert_eq!(desk.queue.answer_to(id, question.seq).await.unwrap().unwrap().content, "42");
+    let answered = (Status::InProgress, Some("42".to_owned()));
+    assert_eq!(desk.asked(id, "x", question.seq).await.unwrap(), answered);
     desk.pass(MINUTE);
     desk.sweep().await;
     assert_eq!(desk.status(id).await, Status::Dead, "from the answer on it has to be heard");
@@ -344,7 +345,7 @@ async fn old_tasks_go_with_all_that_belongs_to_them(desk: Desk) {
         desk.says(old, "x", Saying::Progress).await.unwrap();
     }
     desk.says(old, "x", Saying::Complete).await.unwrap();
-    desk.queue.telegram_sent(5, 6, old).await.unwrap();
+    desk.queue.telegram_sent(5, 6, old, None).await.unwrap();
     desk.queue.note(&"homelab".into(), Kind::Note, "old".to_owned(), None).await.unwrap();
     desk.queue.move_bookmark("model", None, Some(old), 3).await.unwrap();
     desk.pass(HOUR);

@@ -56,7 +56,7 @@ struct Plain {
     asks: bool,
     lease: Option<u64>,
     deadline: Option<u64>,
-    key: Option<u8>,
+    keys: Vec<u8>,
     /// In which order it ended.
     ended: usize,
 }
@@ -125,9 +125,12 @@ impl Model {
     }
 
     fn send(&mut self, text: usize, priority: usize, most: u32, deadline: bool, key: Option<u8>) -> Seen {
-        let same = self.tasks.iter().position(|task| key.is_some() && task.key == key);
-        let same = same.or_else(|| self.tasks.iter().position(|task| task.text == text && !task.status.is_finished()));
-        if let Some(same) = same {
+        if let Some(same) = self.tasks.iter().position(|task| key.is_some_and(|key| task.keys.contains(&key))) {
+            return Seen::Duplicate(number(same));
+        }
+        if let Some(same) = self.tasks.iter().position(|task| task.text == text && !task.status.is_finished()) {
+            // From now on the key means that one.
+            self.tasks[same].keys.extend(key);
             return Seen::Duplicate(number(same));
         }
         let call = crate::agents::task::Call::of(TEXTS[text]);
@@ -145,7 +148,7 @@ impl Model {
             asks: false,
             lease: None,
             deadline: deadline.then_some(self.now + DEADLINE),
-            key,
+            keys: key.into_iter().collect(),
             ended: 0,
         });
         let position = self.order().iter().filter(|at| self.tasks[**at].priority >= priority).count();
@@ -351,7 +354,10 @@ impl Desk {
                 let held = self.queue.beat(&"homelab".into(), &[NAMES[name].to_owned()]).await.unwrap();
                 Seen::Held(held.first().map(|held| (held.task.0, held.holds)))
             }
-            Deed::Answer { task } => status(self.queue.answer(id(task), None, "42".to_owned(), "model").await),
+            Deed::Answer { task } => {
+                let waits = self.queue.task(id(task)).await.unwrap().and_then(|task| task.question);
+                status(self.queue.answer(id(task), waits.unwrap_or(0), "42".to_owned(), "model").await)
+            }
             Deed::Cancel { task } => status(self.queue.cancel(id(task), "no".to_owned()).await),
             Deed::GiveUp { task } => status(self.queue.give_up(id(task), "no".to_owned()).await),
             Deed::GiveBack { task, name } => match self.queue.give_back(id(task), NAMES[name]).await {

@@ -56,7 +56,8 @@ async fn a_change_that_cannot_be_written_keeps_nobody_alive(desk: Desk) {
     // As no writer of ours would leave it: the number is taken.
     tamper(
         &desk.store,
-        "INSERT INTO task_update (home, seq, target, kind, content, created_ms) VALUES ('home', 2, 'x', 'note', '', 0)",
+        "INSERT INTO task_update (home, seq, target, kind, content, created_ms, peak_ms) \
+         VALUES ('home', 2, 'x', 'note', '', 0, 0)",
     )
     .await;
     let failed = desk.queue.note(&"homelab".into(), Kind::Note, "b".to_owned(), None).await;

@@ -106,9 +106,24 @@ async fn a_letter_whose_time_is_over_before_the_next_try_is_late() {
     let delivery = street.post.deliver(&letter(), soon, &CancellationToken::new()).await;
     assert_eq!(delivery, Delivery::Late("it answers HTTP 500".to_owned()));
     assert_eq!(street.trouble().await.as_deref(), Some("it answers HTTP 500"));
-    let over = clock::now() - SignedDuration::from_secs(1);
-    let delivery = street.post.deliver(&letter(), over, &CancellationToken::new()).await;
-    assert_eq!(delivery, Delivery::Late("it was not reached".to_owned()), "it is not even sent");
+}
+
+#[tokio::test]
+async fn a_letter_whose_time_was_over_before_anybody_tried_is_tried_once() {
+    let street = Street::with(&["500 Oh\r\nContent-Length: 0"]).await;
+    let over = clock::now() - SignedDuration::from_hours(1);
+    let deliver = async || street.post.deliver(&letter(), over, &CancellationToken::new()).await;
+    assert_eq!(deliver().await, Delivery::Late("it answers HTTP 500".to_owned()));
+    assert_eq!(deliver().await, Delivery::Taken);
+}
+
+#[tokio::test]
+async fn a_target_that_refuses_a_letter_is_heard() {
+    let street = Street::with(&["500 Oh\r\nContent-Length: 0", "422 No\r\nContent-Length: 0"]).await;
+    let soon = clock::now() + SignedDuration::from_millis(400);
+    street.post.deliver(&letter(), soon, &CancellationToken::new()).await;
+    let delivery = street.post.deliver(&letter(), in_an_hour(), &CancellationToken::new()).await;
+    assert_eq!((delivery, street.trouble().await), (Delivery::Refused("it answers HTTP 422".to_owned()), None));
 }
 
 #[tokio::test]

@@ -4,11 +4,11 @@ use serde_json::{Value, json};
 
 use super::{TARGETS, faultless, send, stands, started, updates, with};
 use crate::support::agents::MODEL;
-use crate::support::telegram::{GROUP, OPERATOR, Say, Telegram};
+use crate::support::telegram::{GROUP, OPERATOR, STRANGER, Say, Telegram};
 use crate::support::{Client, Hub, secret, within};
 
 /// Waits until the bot's channel is so.
-async fn channel(model: &Client, what: &str, so: impl Fn(&Value) -> bool) -> Value {
+pub async fn channel(model: &Client, what: &str, so: impl Fn(&Value) -> bool) -> Value {
     let look = async {
         loop {
             let status = model.does("queue_status", json!({})).await;
@@ -25,7 +25,7 @@ async fn channel(model: &Client, what: &str, so: impl Fn(&Value) -> bool) -> Val
 }
 
 /// Waits until a target is so.
-async fn target(model: &Client, name: &str, so: impl Fn(&Value) -> bool) -> Value {
+pub async fn target(model: &Client, name: &str, so: impl Fn(&Value) -> bool) -> Value {
     let look = async {
         loop {
             let target = model.does("queue_status", json!({ "target": name })).await["targets"][0].clone();
@@ -133,12 +133,12 @@ async fn broken_connections_are_tried_again_and_nothing_is_sent_twice_that_was_a
 #[tokio::test]
 async fn what_telegram_never_takes_is_dead_and_holds_up_nothing() {
     let (telegram, _hub, model) = started().await;
-    telegram.next("sendMessage", [Say::Error(400, "Bad Request: chat not found", json!({}))]);
-    let first = send(&model, "desk", "to nobody").await;
+    telegram.next("sendMessage", [Say::Error(400, "Bad Request: message is too long", json!({}))]);
+    let first = send(&model, "desk", "not like this").await;
     let dead = stands(&model, &first, "dead").await;
-    assert_eq!(dead["reason"], "Telegram does not take it: Bad Request: chat not found");
-    send(&model, "desk", "to somebody").await;
-    telegram.hears("to somebody").await;
+    assert_eq!(dead["reason"], "Telegram does not take it: Bad Request: message is too long");
+    send(&model, "desk", "like that").await;
+    telegram.hears("like that").await;
 }
 
 #[tokio::test]
@@ -171,6 +171,35 @@ async fn a_group_that_has_moved_is_found_again() {
     send(&model, "attic", "still there?").await;
     assert_eq!(telegram.hears("still there?").await.chat, NEW);
     target(&model, "attic", |attic| attic["trouble"].as_str().is_some_and(|words| words.contains("nexus.yaml"))).await;
+}
+
+#[tokio::test]
+async fn whoever_moves_a_group_is_believed_since_telegram_says_so() {
+    const NEW: i64 = -1_009_999_999_999;
+    let (telegram, mut hub, model) = started().await;
+    channel(&model, "the bot to hear", |channel| channel["deaf"] == false).await;
+    // Words are no word of Telegram's, and a chat that nobody wrote down is nobody's business.
+    let words = json!({ "text": "we have moved", "migrate_to_chat_id": -66 });
+    telegram.message(STRANGER, GROUP, words);
+    telegram.message(STRANGER, -55, json!({ "migrate_to_chat_id": -66 }));
+    telegram.reaches("both to be confirmed", |state| state.waiting.is_empty()).await;
+
+    let holder = hub.hold_store().await;
+    telegram.message(STRANGER, GROUP, json!({ "migrate_to_chat_id": NEW }));
+    hub.says("the Telegram bot hears nothing: what was said is not kept").await;
+    assert!(!telegram.state().waiting.is_empty(), "it is not confirmed before it is kept");
+    drop(holder);
+    telegram.reaches("it to be confirmed", |state| state.waiting.is_empty()).await;
+    assert!(!hub.said().contains("-66"), "{}", hub.said());
+    crate::support::signal(hub.pid, rustix::process::Signal::KILL);
+    hub.ended().await;
+    hub.restart().await;
+    let model = hub.legacy(&secret(MODEL)).await;
+    let id = send(&model, "attic", "where are you").await;
+    assert_eq!(telegram.hears("where are you").await.chat, NEW);
+    telegram.message(OPERATOR, NEW, json!({ "text": "over here" }));
+    updates(&model, json!({ "task": id }), "over here").await;
+    faultless(&telegram);
 }
 
 #[tokio::test]

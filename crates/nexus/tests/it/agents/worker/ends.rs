@@ -1,5 +1,7 @@
 //! How commands end, and how workers do.
 
+use std::path::Path;
+
 use rustix::process::Signal;
 use serde_json::json;
 
@@ -53,12 +55,23 @@ async fn a_command_that_is_not_there_costs_no_task() {
 async fn what_a_command_leaves_behind_ends_with_it() {
     let hub = Hub::with_agents().await;
     let (model, _) = hub.bridge().await;
-    let file = hub.path("left");
-    let _worker = Worker::start(&hub, &format!("sleep 1000 & echo $! > {}; echo done", file.display()));
+    let (left, strayed) = (hub.path("left"), hub.path("strayed"));
+    let script = format!(
+        "sleep 1000 & echo $! > {}; {} while ! [ -s {} ]; do sleep 0.05; done; echo done",
+        left.display(),
+        straying(&strayed),
+        strayed.display()
+    );
+    let _worker = Worker::start(&hub, &script);
     let task = model.sends("leave something").await;
-    let left = number_in(&file).await;
+    let (left, strayed) = (number_in(&left).await, number_in(&strayed).await);
     assert_eq!(model.comes_to(&task, "complete").await["result"], "done");
-    until("the end of what was left", || !is_alive(left)).await;
+    until("the end of what was left", || !is_alive(left) && !is_alive(strayed)).await;
+}
+
+/// Starts something in a session of its own, as agents start their shells, and leaves its number there.
+fn straying(file: &Path) -> String {
+    format!("setsid sh -c 'echo $$ > {}; sleep 1000; sleep 1000' > /dev/null 2>&1 &", file.display())
 }
 
 #[tokio::test]
@@ -102,13 +115,15 @@ async fn a_killed_worker_takes_its_command_with_it_and_its_task_is_dead_with_a_r
     let hub = Hub::with_agents().await;
     let (model, _) = hub.bridge().await;
     let file = hub.path("pid");
-    let script = format!("trap '' INT TERM; sleep 1000 & echo $! > {}; wait; sleep 1000", file.display());
+    let strayed = hub.path("strayed");
+    let script =
+        format!("trap '' INT TERM; {} sleep 1000 & echo $! > {}; wait; sleep 1000", straying(&strayed), file.display());
     let mut worker = Worker::with(&hub, &["--lease", "10s"], &script);
     let task = model.sends("work").await;
-    let child = number_in(&file).await;
+    let (child, strayed) = (number_in(&file).await, number_in(&strayed).await);
     worker.signal(Signal::KILL);
     worker.ended().await;
-    until("the end of its command", || !is_alive(child)).await;
+    until("the end of its command", || !is_alive(child) && !is_alive(strayed)).await;
     let dead = model.comes_to(&task, "dead").await;
     assert!(dead["reason"].as_str().unwrap().contains("not heard"), "{dead}");
     assert_eq!(dead["attempts"], 1);

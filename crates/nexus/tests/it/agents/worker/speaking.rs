@@ -17,7 +17,7 @@ async fn a_question_waits_for_its_answer_and_the_command_goes_on_with_it() {
     let said: Vec<(&str, &str)> = said.iter().map(|(kind, words)| (kind.as_str(), words.as_str())).collect();
     assert_eq!(said[1..], [("progress", "before"), ("progress", "half of it is done"), ("question", "Which disk?")]);
 
-    model.does("answer_task", json!({ "id": task, "answer": "the big one" })).await;
+    model.answers(&task, "the big one").await;
     let done = model.comes_to(&task, "complete").await;
     assert_eq!(done["result"], "before\nso the big one it is");
 }
@@ -56,11 +56,11 @@ async fn a_question_whose_asker_was_ended_is_asked_once_and_the_next_try_gets_th
     model.comes_to(&task, "input_required").await;
     std::fs::File::create(&asked).unwrap();
     model.hears(&task, "ended").await;
-    model.does("answer_task", json!({ "id": task, "answer": "the big one" })).await;
+    model.answers(&task, "the big one").await;
     std::fs::File::create(&answered).unwrap();
     model.hears(&task, "Really?").await;
     model.comes_to(&task, "input_required").await;
-    model.does("answer_task", json!({ "id": task, "answer": "yes" })).await;
+    model.answers(&task, "yes").await;
     let done = model.comes_to(&task, "complete").await;
     assert!(done["result"].as_str().unwrap().ends_with("the big one, yes"), "{done}");
     let asked = model.all_about(&task).await.iter().filter(|(kind, _)| kind == "question").count();
@@ -77,7 +77,7 @@ async fn one_question_after_the_other_gets_its_answer() {
     for (question, answer) in [("one", "first"), ("two", "second")] {
         model.hears(&task, question).await;
         model.comes_to(&task, "input_required").await;
-        model.does("answer_task", json!({ "id": task, "answer": answer })).await;
+        model.answers(&task, answer).await;
     }
     assert_eq!(model.comes_to(&task, "complete").await["result"], "first second");
 }
@@ -108,7 +108,7 @@ async fn questions_at_once_are_asked_one_by_one_and_get_their_own_answers() {
             }
         });
         let question = question.await;
-        model.does("answer_task", json!({ "id": task, "answer": format!("to {question}") })).await;
+        model.answers(&task, &format!("to {question}")).await;
     }
     assert_eq!(model.comes_to(&task, "complete").await["result"], "to one\nto two");
 }
