@@ -7,7 +7,6 @@ either era. A line per promise, as the scripts of tests/interop.
 """
 
 import asyncio
-import contextlib
 import json
 import os
 import pathlib
@@ -20,7 +19,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "interop"))
-from errand import BIN, DATA, KEY, MCP, finish, promise, text_of  # noqa: E402
+from errand import BIN, DATA, KEY, MCP, finish, promise, running, text_of  # noqa: E402
 
 TEMP = pathlib.Path(os.environ["TMPDIR"])
 FOR_AGENTS = {"claim_task", "post_update", "complete_task", "fail_task", "ask_operator", "peek_tasks"}
@@ -36,23 +35,11 @@ def made_key(name, *how):
     return done.stdout.strip()
 
 
-@contextlib.contextmanager
 def worker(key, folder):
     """`nexus agent` with its log, from now to the end of the block."""
     command = [BIN, "agent", "--target", "homelab", "--url", MCP.removesuffix("/mcp"), "--", "/bin/sh", str(HERE / "work.sh")]
     env = {**os.environ, "NEXUS_AGENT_KEY": key, "FOLDER": str(folder)}
-    with open(folder / "worker.log", "wb") as log:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env, cwd=folder)
-    try:
-        yield process
-    finally:
-        process.terminate()
-        try:
-            process.wait(15)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-            raise AssertionError("the worker did not end when it was asked to") from None
+    return running(command, env, folder, folder / "worker.log")
 
 
 class Person:

@@ -5,7 +5,6 @@
 The operator's side is the hub's command line, set up as docs/agents.md says. Claude Code has a home of its own.
 """
 
-import contextlib
 import json
 import os
 import pathlib
@@ -16,7 +15,7 @@ import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "interop"))
-from errand import BIN, CACHE, DATA, MCP, finish, promise  # noqa: E402
+from errand import BIN, CACHE, DATA, MCP, finish, promise, running  # noqa: E402
 from scripted_llm import ScriptedModel  # noqa: E402
 
 CLAUDE = os.path.join(CACHE, sys.argv[1], "node_modules/.bin/claude")
@@ -58,22 +57,6 @@ def claude_env(model):
             "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "ENABLE_TOOL_SEARCH": "false"}
 
 
-@contextlib.contextmanager
-def running(command, env, log):
-    """A program with its log, from now to the end of the block."""
-    with open(log, "wb") as out:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=env, cwd=HOME)
-    try:
-        yield process
-    finally:
-        process.terminate()
-        try:
-            process.wait(20)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-
-
 def by_the_worker():
     key = nexus("key", "new", "homelab-agent", "--target", "homelab")
     ask = ("Bash", {"command": 'nexus agent say "I look at the disks" && nexus agent ask "Which disk?"', "description": "Asks the operator"})
@@ -81,7 +64,7 @@ def by_the_worker():
         log = HOME / "worker.log"
         env = claude_env(model) | {"NEXUS_AGENT_KEY": key}
         worker = [BIN, "agent", "--target", "homelab", "--url", MCP.removesuffix("/mcp"), "--", CLAUDE, "-p", "--allowedTools", "Bash(nexus agent:*)"]
-        with running(worker, env, log):
+        with running(worker, env, HOME, log):
             with promise("Claude Code, run by the worker: does the task, says what it does, asks and goes on with the answer"):
                 task = send("homelab", "How full are the disks?")
                 asked = becomes(task, "input_required", log)
@@ -115,7 +98,7 @@ def with_its_shell():
         number.unlink(missing_ok=True)
         with ScriptedModel(shell) as model, promise(f"Claude Code, run by the worker: {words} ends with what its shell is running"):
             log, env = HOME / "worker-2.log", claude_env(model) | {"NEXUS_AGENT_KEY": key}
-            with running(worker, env, log) as process:
+            with running(worker, env, HOME, log) as process:
                 task = send("homelab", f"Work for long: {words}")
                 until = time.monotonic() + PATIENCE
                 while "working" not in nexus("tasks", "show", task):
@@ -141,7 +124,7 @@ def by_itself():
         subprocess.run(add, env=env, cwd=HOME, check=True, capture_output=True, timeout=60)
         allowed = ",".join(f"mcp__nexus__{tool}" for tool, _ in calls)
         with promise("Claude Code, coming by itself: claims, says, asks, looks and finishes with the agent's tools"), \
-                running([CLAUDE, "-p", "Serve the queue.", "--allowedTools", allowed], env, log):
+                running([CLAUDE, "-p", "Serve the queue.", "--allowedTools", allowed], env, HOME, log):
             task = send("nexus:felt", "paint the fence")
             becomes(task, "input_required", log)
             nexus("tasks", "answer", task, "green")

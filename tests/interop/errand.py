@@ -6,6 +6,7 @@ A script prints a line per promise, `ok   …` or `FAIL …: why`, and exits 1 i
 import contextlib
 import json
 import os
+import subprocess
 import sys
 
 BIN, MCP, SSE, KEY, DATA, CACHE = (
@@ -33,6 +34,23 @@ def promise(name):
         print(f"FAIL {name}: {' '.join(what.split())[:2000]}", flush=True)
     else:
         print(f"ok   {name}", flush=True)
+
+
+@contextlib.contextmanager
+def running(command, env, cwd, log):
+    """A program with its log, from now to the end of the block."""
+    with open(log, "wb") as out:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=env, cwd=cwd)
+    try:
+        yield process
+    finally:
+        process.terminate()
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            raise AssertionError(f"{os.path.basename(command[0])} did not end when it was asked to") from None
 
 
 def finish():

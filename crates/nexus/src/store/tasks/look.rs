@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use super::{CLAIMED, CountRow, Kept, NUMBERS, Numbers, OLDEST_OF, ONE, WAS_CLAIMED, kept, numbers};
 use crate::agents::task::{Status, Task, TaskId};
+use crate::store::tx::Value;
 use crate::store::{Store, StoreError};
 
 const NEWEST: &str = beginnings!("AND number < $2 ORDER BY number DESC LIMIT $3");
@@ -27,14 +28,17 @@ const WAITS: &str = "SELECT number FROM task WHERE home = $1 AND target = $2 AND
 const COUNTS: &str = "SELECT target, status, priority, n FROM task_count WHERE home = $1 AND n > 0";
 
 impl Store {
+    async fn tasks_found(&self, sql: &'static str, values: &[Value<'_>]) -> Result<Vec<Task>, StoreError> {
+        Ok(kept(self.find(sql, values).await?)?.into_iter().map(|kept| kept.task).collect())
+    }
+
     pub async fn task(&self, home: &str, id: TaskId) -> Result<Option<Task>, StoreError> {
         Ok(kept(self.find(ONE, &[home.into(), id.0.into()]).await?)?.pop().map(|kept| kept.task))
     }
 
     /// Newest first, with the beginnings of their words.
     pub async fn newest_tasks(&self, home: &str, before: i64, limit: i64) -> Result<Vec<Task>, StoreError> {
-        let found = kept(self.find(NEWEST, &[home.into(), before.into(), limit.into()]).await?)?;
-        Ok(found.into_iter().map(|kept| kept.task).collect())
+        self.tasks_found(NEWEST, &[home.into(), before.into(), limit.into()]).await
     }
 
     /// Newest first, of one target and one status, with the beginnings of their words.
@@ -46,7 +50,7 @@ impl Store {
         limit: i64,
     ) -> Result<Vec<Task>, StoreError> {
         let values = [home.into(), target.into(), status.as_str().into(), end.into(), start.into(), limit.into()];
-        Ok(kept(self.find(NEWEST_OF, &values).await?)?.into_iter().map(|kept| kept.task).collect())
+        self.tasks_found(NEWEST_OF, &values).await
     }
 
     /// Only their numbers.
@@ -71,7 +75,7 @@ impl Store {
         limit: i64,
     ) -> Result<Vec<Task>, StoreError> {
         let values = [home.into(), target.into(), status.as_str().into(), limit.into()];
-        Ok(kept(self.find(FIRST_OF, &values).await?)?.into_iter().map(|kept| kept.task).collect())
+        self.tasks_found(FIRST_OF, &values).await
     }
 
     /// Of one target and one status: what nobody takes away from its carrier, whose name is not like this.
@@ -83,13 +87,12 @@ impl Store {
         limit: i64,
     ) -> Result<Vec<Task>, StoreError> {
         let values = [home.into(), target.into(), status.as_str().into(), carrier.into(), limit.into()];
-        Ok(kept(self.find(HELD_OTHERWISE, &values).await?)?.into_iter().map(|kept| kept.task).collect())
+        self.tasks_found(HELD_OTHERWISE, &values).await
     }
 
     /// In the order in which they will be claimed, with the beginnings of their words.
     pub async fn first_waiting(&self, home: &str, target: &str, limit: i64) -> Result<Vec<Task>, StoreError> {
-        let found = kept(self.find(FIRST_WAITING, &[home.into(), target.into(), limit.into()]).await?)?;
-        Ok(found.into_iter().map(|kept| kept.task).collect())
+        self.tasks_found(FIRST_WAITING, &[home.into(), target.into(), limit.into()]).await
     }
 
     /// Oldest first, of one target and one status.
@@ -101,13 +104,12 @@ impl Store {
         limit: i64,
     ) -> Result<Vec<Task>, StoreError> {
         let values = [home.into(), target.into(), status.as_str().into(), limit.into()];
-        Ok(kept(self.find(OLDEST_OF, &values).await?)?.into_iter().map(|kept| kept.task).collect())
+        self.tasks_found(OLDEST_OF, &values).await
     }
 
     /// In the order in which they will be claimed.
     pub async fn next_tasks(&self, home: &str, target: &str, limit: i64) -> Result<Vec<Task>, StoreError> {
-        let found = kept(self.find(NEXT, &[home.into(), target.into(), limit.into()]).await?)?;
-        Ok(found.into_iter().map(|kept| kept.task).collect())
+        self.tasks_found(NEXT, &[home.into(), target.into(), limit.into()]).await
     }
 
     /// Whether a target has a waiting task.
@@ -141,7 +143,7 @@ impl Store {
         limit: i64,
     ) -> Result<Vec<Task>, StoreError> {
         let values = [home.into(), target.into(), by.into(), since_ms.into(), limit.into()];
-        Ok(kept(self.find(WAS_HELD_BY, &values).await?)?.into_iter().map(|kept| kept.task).collect())
+        self.tasks_found(WAS_HELD_BY, &values).await
     }
 
     pub async fn task_counts(&self, home: &str) -> Result<Vec<CountRow>, StoreError> {
