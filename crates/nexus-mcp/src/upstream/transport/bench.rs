@@ -91,6 +91,8 @@ pub(super) enum Said {
     Whole(String),
     /// Stays open afterwards.
     Open(String),
+    /// The same, once it may.
+    Later(Arc<Notify>, String),
 }
 
 /// A web server on loopback.
@@ -119,7 +121,13 @@ impl Server {
 async fn answer(mut stream: TcpStream, asked: Arc<Seen>, script: Arc<impl Fn(&str) -> Said + Send + Sync>) {
     let request = read_request(&mut stream).await;
     asked.add(request.clone());
-    match script(&request) {
+    let mut said = script(&request);
+    if let Said::Later(may, text) = said {
+        may.notified().await;
+        said = Said::Open(text);
+    }
+    match said {
+        Said::Later(..) => {}
         Said::Whole(text) => drop(stream.write_all(text.as_bytes()).await),
         Said::Open(text) => {
             let _ = stream.write_all(text.as_bytes()).await;

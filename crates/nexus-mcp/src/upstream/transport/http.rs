@@ -34,6 +34,8 @@ use crate::upstream::log::ServerLog;
 /// How long a server may take to accept what needs no answer, and to end a session.
 const ACCEPTING: Duration = Duration::from_secs(10);
 const GOODBYE: Duration = Duration::from_secs(2);
+/// And to open its stream of messages, before requests go without.
+const OPENING: Duration = Duration::from_secs(2);
 
 /// Connects by HTTP, of whichever kind the server understands.
 #[derive(Debug)]
@@ -72,6 +74,7 @@ impl HttpConnector {
             older: OnceLock::new(),
             may_be_sse: AtomicBool::new(self.kind == HttpKind::Auto),
             is_sse: self.is_sse.clone(),
+            heard: OnceLock::new(),
             over: CancellationToken::new(),
         };
         Ok(Arc::new(HttpTransport(Arc::new(link))))
@@ -121,6 +124,8 @@ struct Link {
     may_be_sse: AtomicBool,
     /// The connector's: next time it is known at once.
     is_sse: Arc<AtomicBool>,
+    /// Old era: set once there is to be a stream of messages, cancelled once it is open or known not to be.
+    heard: OnceLock<CancellationToken>,
     over: CancellationToken,
 }
 
@@ -153,6 +158,7 @@ impl Transport for HttpTransport {
         let link = &self.0;
         link.agreed.lock().protocol = Some((era, version.to_owned()));
         if era == Era::Legacy && link.older.get().is_none() {
+            let _ = link.heard.set(CancellationToken::new());
             let listening = link.clone();
             link.tasks.spawn("upstream stream", async move {
                 tokio::select! {
@@ -187,7 +193,7 @@ impl Link {
         let link = self.clone();
         self.tasks.spawn("upstream request", async move {
             let outcome = tokio::select! {
-                outcome = link.post(message) => outcome,
+                outcome = async { link.listening().await; link.post(message).await } => outcome,
                 () = token.cancelled() => Ok(()),
                 () = stopping(&link.tasks) => Err(closed_by_hub()),
             };
@@ -200,6 +206,14 @@ impl Link {
                 }
             }
         });
+    }
+
+    /// A request may make the server ask something, and what it asks while its stream is not open is lost.
+    async fn listening(&self) {
+        if let Some(heard) = self.heard.get() {
+            let _ = timeout(OPENING, heard.cancelled()).await;
+            heard.cancel();
+        }
     }
 
     /// Ends the session, where there is one, and everything that is still open.

@@ -27,7 +27,11 @@ impl Link {
         let (mut misses, mut short_lived) = (0u32, 0u32);
         loop {
             let opened = Instant::now();
-            match self.stream(&position).await {
+            let stream = self.stream(&position).await;
+            if let Some(heard) = self.heard.get() {
+                heard.cancel();
+            }
+            match stream {
                 Ok(mut stream) => {
                     misses = 0;
                     let mut events = Events::new(LONGEST_MESSAGE, position);

@@ -169,6 +169,35 @@ async fn notifications_come_by_a_stream_of_their_own_that_is_opened_again() {
 }
 
 #[tokio::test]
+async fn requests_wait_for_the_stream_by_which_the_server_asks() {
+    let may = Arc::new(tokio::sync::Notify::new());
+    let opens = may.clone();
+    let bench = open(move |asked| match open_stream(": open\n\n") {
+        Said::Open(text) if asked.starts_with("get ") => Said::Later(opens.clone(), text),
+        _ => echo(asked),
+    })
+    .await;
+    bench.transport.agreed(Era::Legacy, "2025-11-25");
+    bench.transport.send(request(1, "tools/call")).await.unwrap();
+    bench.server.asked.at_least(1).await;
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert_eq!(bench.last("post "), "");
+    may.notify_one();
+    assert_eq!(bench.seen.at_least(1).await, [r#"within 1: {"jsonrpc":"2.0","id":1,"result":{}}"#]);
+}
+
+#[tokio::test]
+async fn a_server_that_never_opens_its_stream_is_asked_all_the_same() {
+    let bench = open(move |asked| match asked {
+        _ if asked.starts_with("get ") => Said::Later(Arc::default(), String::new()),
+        _ => echo(asked),
+    })
+    .await;
+    bench.transport.agreed(Era::Legacy, "2025-11-25");
+    assert_eq!(bench.ask(1, "tools/call", 1).await.len(), 1);
+}
+
+#[tokio::test]
 async fn a_request_nobody_waits_for_is_hung_up_on() {
     let bench = open(|_| open_stream(": wait\n\n")).await;
     bench.transport.send(request(4, "tools/call")).await.unwrap();
