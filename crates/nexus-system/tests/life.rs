@@ -36,8 +36,13 @@ impl Program {
         self.child.wait().unwrap();
     }
 
-    /// The guard it has started.
-    fn guard(&self) -> Option<i32> {
+    /// The guard it has started, once it has become that: a process that was just started has no name for a moment.
+    fn guard(&self) -> i32 {
+        until("there is no guard", || self.found_guard().is_some());
+        self.found_guard().unwrap()
+    }
+
+    fn found_guard(&self) -> Option<i32> {
         let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap();
         let all = tasks.map(|task| std::fs::read_to_string(task.unwrap().path().join("children")).unwrap_or_default());
         let all: Vec<i32> =
@@ -90,7 +95,7 @@ fn children_and_grandchildren_die_when_the_program_is_killed() {
 fn the_guard_is_not_ended_by_the_signals_that_end_a_program() {
     let mut program = Program::start(&DEAF);
     let (_, grandchild) = (program.number(), program.number());
-    let guard = program.guard().unwrap();
+    let guard = program.guard();
     // It begins to ignore them once it runs.
     until("the guard is not there yet", || !ignored(guard).is_empty());
     for kind in [Signal::TERM, Signal::INT, Signal::HUP] {
@@ -114,12 +119,12 @@ fn ignored(process: i32) -> String {
 fn a_guard_that_was_killed_is_replaced_by_one_that_knows_everything() {
     let mut program = Program::start(&DEAF);
     let (_, first) = (program.number(), program.number());
-    let guard = program.guard().unwrap();
+    let guard = program.guard();
     signal(guard, Signal::KILL);
     until("the guard lives", || !is_alive(guard));
     program.child.stdin.as_mut().unwrap().write_all(b"again\n").unwrap();
     let (_, second) = (program.number(), program.number());
-    assert!(program.guard().is_some_and(|new| new != guard));
+    assert_ne!(program.guard(), guard);
     assert!(is_alive(first) && is_alive(second));
     program.kill();
     until("a grandchild lives", || !is_alive(first) && !is_alive(second));
@@ -130,7 +135,7 @@ fn a_child_dies_with_its_program_even_without_a_guard() {
     let mut program = Program::start(&["sh", "-c", "trap '' TERM HUP INT; while :; do sleep 1; done"]);
     let child = program.number();
     until("it has not become the program yet", || command_line(child).starts_with("sh -c"));
-    signal(program.guard().unwrap(), Signal::KILL);
+    signal(program.guard(), Signal::KILL);
     program.kill();
     until("the child lives", || !is_alive(child));
 }
