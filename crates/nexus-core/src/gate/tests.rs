@@ -1,6 +1,8 @@
 //! The decision as a table, and what must never be.
 
+use super::grants::MOST_ONCE;
 use super::*;
+use crate::call::CallKey;
 use proptest::prelude::*;
 
 const OWN: Origin = Origin::Own(Own::BuiltIn);

@@ -20,6 +20,7 @@ mod status;
 #[cfg(test)]
 pub(crate) mod tests;
 mod tool;
+mod waiting;
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -56,9 +57,6 @@ pub use self::tool::{Held, OfferedTool, Standing};
 
 /// A call waits for a server whose next try is so near, instead of failing.
 const NEAR: Duration = Duration::from_secs(2);
-
-/// Calls bring the next try forward, but not more often than that.
-const HURRY_EVERY: Duration = Duration::from_secs(1);
 
 /// Longer than a server may take to answer a ping.
 const CHECK_PATIENCE: Duration = Duration::from_secs(15);
@@ -368,71 +366,6 @@ impl Inner {
 
     fn connected(&self) -> Option<Client> {
         self.current.read().as_ref().filter(|client| client.is_connected()).cloned()
-    }
-
-    /// The shared connection, once it is there.
-    async fn soon(&self) -> Result<Client, Unavailable> {
-        let deadline = Instant::now() + self.config.timeout;
-        let mut hurried = None;
-        loop {
-            let mut condition = self.condition.subscribe();
-            if let Some(client) = self.connected() {
-                return Ok(client);
-            }
-            self.may_wait(&condition.borrow_and_update(), &mut hurried)?;
-            self.need.notify_one();
-            if tokio::time::timeout_at(deadline, condition.changed()).await.is_err() {
-                return Err(Unavailable::Connecting { server: self.config.name.clone() });
-            }
-        }
-    }
-
-    async fn soon_ready(&self) -> Result<(), Unavailable> {
-        let deadline = Instant::now() + self.config.timeout;
-        let mut hurried = None;
-        let mut condition = self.condition.subscribe();
-        loop {
-            {
-                let now = condition.borrow_and_update();
-                if now.state.is_connected() {
-                    return Ok(());
-                }
-                self.may_wait(&now, &mut hurried)?;
-            }
-            self.need.notify_one();
-            if tokio::time::timeout_at(deadline, condition.changed()).await.is_err() {
-                return Err(Unavailable::Connecting { server: self.config.name.clone() });
-            }
-        }
-    }
-
-    /// Whether it is worth waiting for. One that waits is tried now, once for each who asks: `hurried` is how often it
-    /// had been tried before.
-    fn may_wait(&self, condition: &Condition, hurried: &mut Option<u64>) -> Result<(), Unavailable> {
-        let server = self.config.name.clone();
-        match &condition.state {
-            State::Connecting | State::Ready | State::Degraded { .. } => Ok(()),
-            State::Waiting { until, .. } if *until <= nexus_core::clock::now() + NEAR => Ok(()),
-            State::Waiting { .. } if *hurried == Some(condition.tries) => Ok(()),
-            State::Waiting { .. } if hurried.is_none() && self.hurry(condition.tries) => {
-                *hurried = Some(condition.tries);
-                Ok(())
-            }
-            State::Waiting { until, why } => Err(Unavailable::Waiting { server, why: why.clone(), until: *until }),
-            State::Stopped { .. } if condition.resting => Ok(()),
-            State::Stopped { why } => Err(Unavailable::Stopped { server, why: why.clone() }),
-            State::Denied { why } => Err(Unavailable::Denied { server, why: why.clone() }),
-        }
-    }
-
-    /// Brings the next try forward, after that many. False: that has just been done, and was of no use.
-    fn hurry(&self, tries: u64) -> bool {
-        let mut hurried = self.hurried.lock();
-        if let Some((_, before)) = hurried.filter(|(at, _)| at.elapsed() < HURRY_EVERY) {
-            return before == tries;
-        }
-        *hurried = Some((Instant::now(), tries));
-        self.orders.try_send(Order::Check(None)).is_ok()
     }
 
     /// Changes what it is doing.

@@ -12,6 +12,7 @@ use nexus_core::session::Era;
 use nexus_core::tasks::Tasks;
 
 use self::fake::{Fake, Fakes, http, stdio, tool};
+use super::waiting::HURRY_EVERY;
 use super::*;
 use crate::upstream::error::Delivery;
 use crate::upstream::pins::{InMemory, Memory};

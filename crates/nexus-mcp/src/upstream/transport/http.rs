@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use nexus_core::audit::Sink;
@@ -34,7 +34,7 @@ use crate::upstream::log::ServerLog;
 /// How long a server may take to accept what needs no answer, and to end a session.
 const ACCEPTING: Duration = Duration::from_secs(10);
 const GOODBYE: Duration = Duration::from_secs(2);
-/// And to open its stream of messages, before requests go without.
+/// And to open its stream of messages, before calls go without.
 const OPENING: Duration = Duration::from_secs(2);
 
 /// Connects by HTTP, of whichever kind the server understands.
@@ -124,8 +124,8 @@ struct Link {
     may_be_sse: AtomicBool,
     /// The connector's: next time it is known at once.
     is_sse: Arc<AtomicBool>,
-    /// Old era: set once there is to be a stream of messages, cancelled once it is open or known not to be.
-    heard: OnceLock<CancellationToken>,
+    /// Old era: from when on a stream of messages was asked for, and whether it is known to be open or not to be.
+    heard: OnceLock<(Instant, CancellationToken)>,
     over: CancellationToken,
 }
 
@@ -158,7 +158,7 @@ impl Transport for HttpTransport {
         let link = &self.0;
         link.agreed.lock().protocol = Some((era, version.to_owned()));
         if era == Era::Legacy && link.older.get().is_none() {
-            let _ = link.heard.set(CancellationToken::new());
+            let _ = link.heard.set((Instant::now(), CancellationToken::new()));
             let listening = link.clone();
             link.tasks.spawn("upstream stream", async move {
                 tokio::select! {
@@ -193,7 +193,7 @@ impl Link {
         let link = self.clone();
         self.tasks.spawn("upstream request", async move {
             let outcome = tokio::select! {
-                outcome = async { link.listening().await; link.post(message).await } => outcome,
+                outcome = async { link.listening(&message.method).await; link.post(message).await } => outcome,
                 () = token.cancelled() => Ok(()),
                 () = stopping(&link.tasks) => Err(closed_by_hub()),
             };
@@ -208,11 +208,12 @@ impl Link {
         });
     }
 
-    /// A request may make the server ask something, and what it asks while its stream is not open is lost.
-    async fn listening(&self) {
-        if let Some(heard) = self.heard.get() {
-            let _ = timeout(OPENING, heard.cancelled()).await;
-            heard.cancel();
+    /// A call may make the server ask something, and what it asks while its stream is not open is lost. A listing does not.
+    async fn listening(&self, method: &str) {
+        if let Some((since, heard)) = self.heard.get()
+            && !method.ends_with("/list")
+        {
+            let _ = timeout_at(*since + OPENING, heard.cancelled()).await;
         }
     }
 

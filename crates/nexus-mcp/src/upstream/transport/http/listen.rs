@@ -28,7 +28,7 @@ impl Link {
         loop {
             let opened = Instant::now();
             let stream = self.stream(&position).await;
-            if let Some(heard) = self.heard.get() {
+            if let Some((_, heard)) = self.heard.get() {
                 heard.cancel();
             }
             match stream {
