@@ -51,6 +51,14 @@ impl Program {
     }
 }
 
+/// Also when a test fails: its guard ends the rest.
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
 fn command_line(process: i32) -> String {
     std::fs::read_to_string(format!("/proc/{process}/cmdline")).unwrap_or_default().replace('\0', " ")
 }

@@ -141,12 +141,16 @@ async fn two_hubs_share_one_database_and_both_chains_verify() {
     assert_eq!(chains.len(), 2, "one for each hub");
     // One of them dies; the other is not the one to say what became of its writes.
     let (client, file) = (other.modern(&secret("robot")), other.path("started"));
-    let arguments = json!({ "cmd": format!("touch {}; sleep 300", file.display()), "timeout": 300 });
+    let cmd = format!("echo $$ > {0}.new; mv {0}.new {0}; exec sleep 300", file.display());
+    let arguments = json!({ "cmd": cmd, "timeout": 300 });
     let call = client.message("tools/call", json!({ "name": "run_command", "arguments": arguments }));
     let _wire = client.start(&call).await;
     crate::support::until("the command to start", || file.exists()).await;
     crate::support::signal(other.pid, rustix::process::Signal::KILL);
     other.ended().await;
+    // What it was running goes on.
+    let left = std::fs::read_to_string(&file).unwrap().trim().parse().unwrap();
+    crate::support::signal(left, rustix::process::Signal::KILL);
     let again = hub(&database.url()).data(&other.data).await;
     rows_reach(&again, |rows| rows.iter().any(|row| row.is("call run_command allowed abandoned"))).await;
     one.stop().await;
