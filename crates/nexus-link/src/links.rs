@@ -1,0 +1,238 @@
+//! What the tools use: who is linked, and asking them. The links may be this process's own, or those of the process
+//! that holds the data folder.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use nexus_core::ToolError;
+use nexus_core::audit::Sink;
+use nexus_core::tasks::Tasks;
+use parking_lot::RwLock;
+use serde::de::DeserializeOwned;
+use thiserror::Error;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use crate::computer::{Capability, Wanted};
+use crate::frame::LARGEST_OUT;
+use crate::listener::{self, Door};
+use crate::protocol::Template;
+use crate::record::Record;
+use crate::registry::{Counts, Registry, Seen, Target};
+use crate::round::{self, Outcome, Question};
+
+/// Names that an error lists.
+const MOST_NAMES: usize = 10;
+
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// How long a computer has to answer a ping.
+    pub patience: Duration,
+}
+
+/// Where the links are.
+#[derive(Clone)]
+pub enum Standing {
+    /// Nowhere, and why.
+    Closed(String),
+    /// Here.
+    Listening,
+    /// In the process that holds the data folder.
+    Elsewhere(Arc<dyn Holder>),
+}
+
+impl fmt::Debug for Standing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Standing::Closed(why) => f.debug_tuple("Closed").field(why).finish(),
+            Standing::Listening => f.write_str("Listening"),
+            Standing::Elsewhere(_) => f.write_str("Elsewhere"),
+        }
+    }
+}
+
+/// The process that has the links.
+pub trait Holder: Send + Sync {
+    fn computers(&self) -> BoxFuture<'_, Result<Vec<Seen>, LinkError>>;
+    fn ask(&self, whom: Vec<Target>, question: Question) -> BoxFuture<'_, Result<Vec<Outcome>, LinkError>>;
+    fn stop(&self) -> BoxFuture<'_, Result<Vec<(Seen, Outcome)>, LinkError>>;
+}
+
+#[derive(Debug, Error)]
+pub enum LinkError {
+    #[error("no computers can be reached: {0}")]
+    Closed(String),
+    #[error("the process that has the links could not be asked: {0}")]
+    Elsewhere(String),
+    #[error("no computer `{0}` is linked")]
+    Nobody(String),
+    #[error("`{wanted}` could be any of {names}")]
+    Ambiguous { wanted: String, names: String },
+    #[error("computer {name} cannot do that: its client does not offer `{}`", .capability.as_str())]
+    Cannot { name: String, capability: Capability },
+    #[error("that is too long to send: {bytes} bytes as ASCII JSON, and a frame holds {LARGEST_OUT}")]
+    TooLong { bytes: usize },
+    #[error("computer {name} refused; the computer said: {words}")]
+    Refused { name: String, words: String },
+    #[error("computer {name} answered with something else than what was asked for: {reason}")]
+    Odd { name: String, reason: String },
+    #[error("computer {name} did not do it: {why}")]
+    Lost { name: String, why: &'static str, silent: bool },
+}
+
+impl From<LinkError> for ToolError {
+    fn from(error: LinkError) -> Self {
+        match &error {
+            LinkError::Closed(_) | LinkError::Elsewhere(_) => Self::failed(error),
+            LinkError::Nobody(_) => Self::refused(error).hint("`list_computers` shows those that are linked"),
+            LinkError::Ambiguous { .. } => Self::refused(error).hint("name the one you mean just so"),
+            LinkError::Cannot { .. } => {
+                let install = "the client that can: `wget run http://HUB:3001/install.lua` at that computer";
+                Self::refused(error).hint(install)
+            }
+            LinkError::TooLong { .. } => Self::refused(error).hint("send less, or in parts"),
+            LinkError::Lost { silent: true, .. } => Self::failed(error)
+                .hint("perhaps it was done all the same; `list_computers` tells whether the computer still answers"),
+            LinkError::Refused { .. } | LinkError::Odd { .. } | LinkError::Lost { .. } => Self::failed(error),
+        }
+    }
+}
+
+/// All linked computers.
+#[derive(Debug)]
+pub struct Links {
+    settings: Settings,
+    registry: Arc<Registry>,
+    standing: RwLock<Standing>,
+}
+
+impl Links {
+    /// Nobody can link yet: [`Links::listen`] lets them in, [`Links::stand`] says where they are instead.
+    pub fn new(settings: Settings, audit: Arc<dyn Sink>) -> Arc<Self> {
+        let registry = Arc::new(Registry::new(Record::new(audit)));
+        let standing = RwLock::new(Standing::Closed("the hub is still starting".to_owned()));
+        Arc::new(Self { settings, registry, standing })
+    }
+
+    pub fn stand(&self, standing: Standing) {
+        *self.standing.write() = standing;
+    }
+
+    pub fn standing(&self) -> Standing {
+        self.standing.read().clone()
+    }
+
+    /// How long a computer has to answer a ping.
+    pub fn patience(&self) -> Duration {
+        self.settings.patience
+    }
+
+    pub fn counts(&self) -> Counts {
+        self.registry.counts()
+    }
+
+    /// Lets computers in until the hub ends or `over` is cancelled; comes back when all of them are sent away.
+    pub async fn listen(self: Arc<Self>, listener: TcpListener, door: Door, tasks: Tasks, over: CancellationToken) {
+        self.stand(Standing::Listening);
+        listener::serve(listener, door, self.registry.clone(), &tasks, over).await;
+        // Whoever follows as the holder may be named already.
+        let mut standing = self.standing.write();
+        if matches!(*standing, Standing::Listening) {
+            *standing = Standing::Closed("the listener has ended".to_owned());
+        }
+    }
+
+    /// Who is linked, by number and then by world.
+    pub async fn computers(&self) -> Result<Vec<Seen>, LinkError> {
+        match self.standing() {
+            Standing::Closed(why) => Err(LinkError::Closed(why)),
+            Standing::Listening => Ok(self.registry.all()),
+            Standing::Elsewhere(holder) => holder.computers().await,
+        }
+    }
+
+    /// The one that is wanted, if it can do what it is wanted for.
+    pub async fn one(&self, wanted: &Wanted, can: Capability) -> Result<Seen, LinkError> {
+        let mut found = match self.standing() {
+            Standing::Listening => self.registry.find(wanted),
+            _ => self.computers().await?.into_iter().filter(|seen| wanted.means(&seen.computer)).collect(),
+        };
+        // A number is meant before a label that looks like one.
+        if let Some((id, _)) = wanted.number()
+            && found.iter().any(|seen| seen.computer.address.id == id)
+        {
+            found.retain(|seen| seen.computer.address.id == id);
+        }
+        let seen = match found.len() {
+            0 => return Err(LinkError::Nobody(wanted.to_string())),
+            1 => found.swap_remove(0),
+            _ => {
+                let mut names: Vec<String> =
+                    found.iter().take(MOST_NAMES).map(|seen| format!("`{}`", seen.computer.address)).collect();
+                if found.len() > MOST_NAMES {
+                    names.push("others".to_owned());
+                }
+                return Err(LinkError::Ambiguous { wanted: wanted.to_string(), names: names.join(", ") });
+            }
+        };
+        match seen.computer.can(can) {
+            true => Ok(seen),
+            false => Err(LinkError::Cannot { name: seen.computer.name(), capability: can }),
+        }
+    }
+
+    /// Asks them all at once; the outcomes stand in the order of `whom`. Whoever drops this takes the question back.
+    pub async fn ask(&self, whom: Vec<Target>, question: Question) -> Result<Vec<Outcome>, LinkError> {
+        match self.standing() {
+            Standing::Closed(why) => Err(LinkError::Closed(why)),
+            Standing::Listening => {
+                let template = Template::new(&question.method, question.params.as_ref());
+                if !template.fits() {
+                    return Err(LinkError::TooLong { bytes: template.length() });
+                }
+                let first = self.registry.ids(whom.len());
+                Ok(round::ask(self.registry.aim(whom), &template, &question, first).await)
+            }
+            Standing::Elsewhere(holder) => holder.ask(whom, question).await,
+        }
+    }
+
+    /// Asks one, and reads its answer.
+    pub async fn ask_one<T: DeserializeOwned>(&self, seen: &Seen, question: Question) -> Result<T, LinkError> {
+        let outcome = self.ask(vec![seen.target], question).await?.pop().unwrap_or(Outcome::Gone);
+        let name = || seen.computer.name();
+        match outcome {
+            Outcome::Answer(answer) => serde_json::from_str(answer.get())
+                .map_err(|error| LinkError::Odd { name: name(), reason: error.to_string() }),
+            Outcome::Refused(words) if words.is_empty() => {
+                Err(LinkError::Lost { name: name(), why: "it refused, and did not say why", silent: false })
+            }
+            Outcome::Refused(words) => Err(LinkError::Refused { name: name(), words }),
+            lost => {
+                let silent = matches!(lost, Outcome::Silent | Outcome::Gone | Outcome::Replaced);
+                Err(LinkError::Lost { name: name(), why: lost.told(), silent })
+            }
+        }
+    }
+
+    /// Stops them all at once: work that waits for an answer ends, chains of work end, and every computer that can is
+    /// told to end what it is doing. What each of those said.
+    pub async fn stop(&self) -> Result<Vec<(Seen, Outcome)>, LinkError> {
+        match self.standing() {
+            Standing::Closed(why) => Err(LinkError::Closed(why)),
+            Standing::Elsewhere(holder) => holder.stop().await,
+            Standing::Listening => {
+                for link in self.registry.links() {
+                    link.stop();
+                }
+                let mut able = self.registry.all();
+                able.retain(|seen| seen.computer.can(Capability::Stop));
+                let whom = able.iter().map(|seen| seen.target).collect();
+                let said = self.ask(whom, Question::new("stop", self.patience()).largest(1024)).await?;
+                Ok(able.into_iter().zip(said).collect())
+            }
+        }
+    }
+}

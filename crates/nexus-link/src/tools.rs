@@ -1,0 +1,143 @@
+//! The tools that see and drive computers.
+//!
+//! What a computer answers is taken apart by [`said`] and never handed on unseen: somebody's game wrote it.
+
+mod call_peripheral;
+mod get_redstone;
+mod given;
+mod line;
+mod list_computer_files;
+mod list_computers;
+mod list_peripherals;
+mod probe_computers;
+mod read_computer_file;
+mod run_lua;
+mod said;
+mod set_redstone;
+mod stop_computers;
+mod turtle;
+mod write_computer_file;
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use nexus_core::call::{CallCx, Progress};
+use nexus_core::provider::{Origin, Own};
+use nexus_core::tool::{BadTool, Entry, Family};
+use tokio::time::{Instant, MissedTickBehavior, interval_at};
+
+use crate::computer::{Capability, Wanted};
+use crate::links::Links;
+
+pub const TOOLS: &[Entry<Links>] = &[
+    Entry::of::<probe_computers::ProbeComputers>(),
+    Entry::of::<list_computers::ListComputers>(),
+    Entry::of::<run_lua::RunLua>(),
+    Entry::of::<list_computer_files::ListComputerFiles>(),
+    Entry::of::<read_computer_file::ReadComputerFile>(),
+    Entry::of::<write_computer_file::WriteComputerFile>(),
+    Entry::of::<list_peripherals::ListPeripherals>(),
+    Entry::of::<call_peripheral::CallPeripheral>(),
+    Entry::of::<turtle::Turtle>(),
+    Entry::of::<get_redstone::GetRedstone>(),
+    Entry::of::<set_redstone::SetRedstone>(),
+    Entry::of::<stop_computers::StopComputers>(),
+];
+
+pub fn tools(links: &Arc<Links>) -> Result<Family<Links>, BadTool> {
+    Family::new(Origin::Own(Own::Links), links.clone(), &[TOOLS])
+}
+
+/// How long a computer may take for what costs it a moment: a page of a folder, a piece of a file, one step. Its
+/// program may be busy, and a server that lags takes seconds for a tick.
+const MOMENT: Duration = Duration::from_secs(15);
+
+/// Which computer is meant, for the human who is asked: `12` alone says little.
+fn meant(links: &Arc<Links>, wanted: &Wanted, can: Capability) -> Option<BoxFuture<'static, Option<String>>> {
+    let (links, wanted) = (links.clone(), wanted.clone());
+    let look = async move {
+        let seen = links.one(&wanted, can).await.ok()?;
+        Some(format!("computer {}, linked from {}", seen.computer.name(), seen.from))
+    };
+    Some(look.boxed())
+}
+
+/// Waits for the work and tells the caller every second how long it has taken.
+async fn watched<T>(cx: &CallCx, most: Duration, work: impl Future<Output = T>) -> T {
+    const SECOND: Duration = Duration::from_secs(1);
+    let mut work = pin!(work);
+    let started = Instant::now();
+    let mut seconds = interval_at(started + SECOND, SECOND);
+    seconds.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    loop {
+        tokio::select! {
+            biased;
+            done = &mut work => return done,
+            now = seconds.tick() => {
+                let (done, total) = (now.duration_since(started).as_secs_f64(), most.as_secs_f64());
+                let message = Some(format!("{done:.0} of {total:.0} s"));
+                cx.progress(Progress { done: done.min(total), total: Some(total), message });
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nexus_core::tool::{Access, ToolSpec};
+
+    use super::*;
+
+    fn specs() -> Vec<ToolSpec> {
+        TOOLS.iter().map(|entry| entry.spec().unwrap()).collect()
+    }
+
+    #[test]
+    fn looking_is_free_and_the_rest_waits_for_a_yes() {
+        let specs = specs();
+        let names = |access: Access, most: Access| -> Vec<&str> {
+            let of = |spec: &&ToolSpec| spec.access == access && spec.most == most;
+            specs.iter().filter(of).map(|spec| spec.name.as_str()).collect()
+        };
+        assert_eq!(
+            names(Access::Read, Access::Read),
+            [
+                "probe-computers",
+                "list_computers",
+                "list_computer_files",
+                "read_computer_file",
+                "list_peripherals",
+                "get_redstone"
+            ]
+        );
+        assert_eq!(names(Access::Read, Access::Write), ["turtle"]);
+        assert_eq!(
+            names(Access::Write, Access::Write),
+            ["run_lua", "write_computer_file", "call_peripheral", "set_redstone", "stop_computers"]
+        );
+    }
+
+    #[test]
+    fn only_the_probe_has_a_second_name() {
+        for spec in specs() {
+            let aliases: Vec<_> = spec.aliases.iter().map(|alias| alias.as_str()).collect();
+            let expected: &[&str] = if spec.name.as_str() == "probe-computers" { &["probe_computers"] } else { &[] };
+            assert_eq!(aliases, expected);
+        }
+    }
+
+    #[test]
+    fn every_argument_is_described_and_no_other_is_taken() {
+        for spec in specs() {
+            assert_eq!(spec.input.get("additionalProperties"), Some(&false.into()), "{:?}", spec.name);
+            let fields = spec.input.get("properties").and_then(|fields| fields.as_object()).unwrap();
+            for (name, field) in fields {
+                assert!(field.get("description").is_some(), "{:?}: {name} says nothing of itself", spec.name);
+            }
+        }
+    }
+}
