@@ -170,14 +170,14 @@ def main():
         home, temp, data = (os.path.join(folder, name) for name in ("home", "tmp", "data"))
         for path in (home, temp, data):
             os.mkdir(path, 0o700)
-        clean = {"HOME": home, "TMPDIR": temp, "PATH": os.environ["PATH"], "LANG": "C.UTF-8"}
+        clean = {"HOME": home, "TMPDIR": temp, "PATH": os.environ["PATH"], "LANG": "C.UTF-8",
+                 "CC_LINK_HOST": "127.0.0.1", "CC_LINK_PORT": "0"}
         key = secrets.token_urlsafe(32)
         arguments = ["--data", data] + ["--conformance"] * asked.conformance + ["--config", asked.config] * bool(asked.config)
-        hub = Hub(program, folder, arguments,
-                  clean | {"MCP_API_KEY": key, "MCP_PORT": "0", "CC_LINK_PORT": "0", "NEXUS_DATA": data})
+        hub = Hub(program, folder, arguments, clean | {"MCP_API_KEY": key, "MCP_PORT": "0", "NEXUS_DATA": data})
         at = hub.addresses()
         code = run(asked.command, asked.limit, cwd=temp, env=clean | {
-            "NEXUS_BIN": program, "NEXUS_MCP": at["mcp"], "NEXUS_SSE": at["sse"], "NEXUS_KEY": key,
+            "NEXUS_BIN": program, "NEXUS_MCP": at["mcp"], "NEXUS_SSE": at["sse"], "NEXUS_LINKS": at["links"], "NEXUS_KEY": key,
             "NEXUS_DATA": data, "NEXUS_TEST_CACHE": cache, "PYTHONDONTWRITEBYTECODE": "1"})
     except (RuntimeError, OSError, KeyError) as problem:
         print(f"FAIL hub starts: {problem!r}")

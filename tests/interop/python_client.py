@@ -117,7 +117,8 @@ def sse(key, **how):
 
 
 def stdio(data, **how):
-    return Client(StdioServerParameters(command=BIN, args=["stdio", "--data", data], env={"HOME": os.environ["HOME"]}), **how)
+    env = {name: os.environ[name] for name in ("HOME", "CC_LINK_HOST", "CC_LINK_PORT")}
+    return Client(StdioServerParameters(command=BIN, args=["stdio", "--data", data], env=env), **how)
 
 
 def bearer(key):

@@ -97,8 +97,8 @@ class Hub:
     data = os.path.join(WORK, "data")
 
     def __init__(self, loki):
-        self.process = start("hub", [BIN, "serve", "--data", self.data], LOKI_URL=loki, MCP_PORT="0", CC_LINK_PORT="0",
-                             MCP_API_KEY="k" * 40)
+        self.process = start("hub", [BIN, "serve", "--data", self.data], LOKI_URL=loki, MCP_PORT="0",
+                             CC_LINK_HOST="127.0.0.1", CC_LINK_PORT="0", MCP_API_KEY="k" * 40)
         pid = self.process.pid
         until("the hub", lambda: re.search(rf"^nexus ready .*pid={pid}$", said("hub"), re.MULTILINE))
 

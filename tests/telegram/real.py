@@ -94,7 +94,7 @@ agents:
 approval: {{ mode: operator }}
 """)
     env = {name: os.environ[name] for name in ("PATH", "LANG", "TMPDIR", "HOME")}
-    env |= {"MCP_PORT": "0", "CC_LINK_PORT": "0", "MCP_API_KEY": secrets.token_urlsafe(32)}
+    env |= {"MCP_PORT": "0", "CC_LINK_HOST": "127.0.0.1", "CC_LINK_PORT": "0", "MCP_API_KEY": secrets.token_urlsafe(32)}
     places = ["--config", str(folder / "nexus.yaml"), "--data", str(folder / "data")]
     return Hub(BIN, str(folder), places, env), places, env, folder
 

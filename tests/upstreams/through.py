@@ -37,7 +37,7 @@ def front():
     (home / ".nexus/mcp.json").write_text(json.dumps({"servers": {"fixtures": upstream}}))
     (folder / "nexus.yaml").write_text(f"keys:\n  - {{ name: suite, sha256: {hashlib.sha256(KEY.encode()).hexdigest()}, level: yolo }}\n")
     env = {name: os.environ[name] for name in ("PATH", "LANG", "TMPDIR")}
-    env |= {"HOME": str(home), "MCP_PORT": "0", "CC_LINK_PORT": "0"}
+    env |= {"HOME": str(home), "MCP_PORT": "0", "CC_LINK_HOST": "127.0.0.1", "CC_LINK_PORT": "0"}
     return Hub(os.environ["NEXUS_BIN"], str(folder), ["--config", str(folder / "nexus.yaml"), "--data", str(data)], env)
 
 

@@ -86,6 +86,8 @@ pub enum Event {
     Upstream,
     /// The hub itself ended a task, or put it back into its queue: its agent fell silent, or its time was over.
     Task,
+    /// A computer linked, was replaced by another of its name, or went.
+    Link,
     HubStarted,
     HubStopped,
 }
@@ -109,6 +111,7 @@ impl Event {
             Event::Outbound => "outbound",
             Event::Upstream => "upstream",
             Event::Task => "task",
+            Event::Link => "link",
             Event::HubStarted => "hub_started",
             Event::HubStopped => "hub_stopped",
         }

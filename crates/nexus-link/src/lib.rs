@@ -15,7 +15,7 @@ pub mod protocol;
 mod record;
 mod registry;
 mod round;
-// pub mod tools;
+pub mod tools;
 mod upgrade;
 
 pub use computer::{Address, Capability, Computer, Kind, Wanted};

@@ -10,17 +10,19 @@ use std::time::Duration;
 use jiff::Timestamp;
 use nexus_core::clock;
 use parking_lot::Mutex;
+use rustix::net::{Shutdown, shutdown};
 use serde_json::value::RawValue;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
 
 use crate::computer::Computer;
 use crate::frame::{self, Assembly, Broken, LARGEST_OUT, Message, code};
 use crate::listener::Token;
 use crate::protocol::{self, Fault, Hello, Said};
-use crate::registry::{Registry, Target};
+use crate::registry::{Registry, Seen, Target};
 use crate::round::{Outcome, Owed};
 
 /// Answers that a computer may owe at once.
@@ -35,6 +37,8 @@ pub const HELLO_PATIENCE: Duration = Duration::from_secs(10);
 const LAST_WORDS: Duration = Duration::from_secs(2);
 /// Pings without an answer after which a link is dead.
 const MOST_MISSED: u8 = 2;
+/// What computers are told when the hub ends.
+pub const ENDING: &str = "the hub ends";
 /// Bytes read at a time. On the stack, and never kept while a link waits.
 const READ: usize = 4096;
 
@@ -71,6 +75,8 @@ pub struct Hall<'a> {
     pub registry: &'a Registry,
     /// What a hello must bring. None: it came with the upgrade, or none is needed.
     pub token: Option<&'a Token>,
+    /// Nobody is let in any more.
+    pub ending: &'a CancellationToken,
 }
 
 /// How a stage of a link's life ended.
@@ -96,22 +102,41 @@ impl Link {
     /// it has said hello.
     pub async fn live(self: &Arc<Self>, hall: Hall<'_>, rest: Vec<u8>, greeted: impl FnOnce()) -> &'static str {
         let mut inbox = Inbox { rest, assembly: Assembly::default() };
-        if let Err(stage) = self.take_frames(&mut inbox, &mut [], hall) {
-            return self.end(stage).await;
-        }
-        let stage = match timeout(HELLO_PATIENCE, self.read(&mut inbox, hall, Stage::Greeted)).await {
-            Ok(Stage::Greeted) => {
+        let stage = match self.take_frames(&mut inbox, &mut [], hall) {
+            Ok(()) => self.wait_for_hello(&mut inbox, hall).await,
+            Err(ended) => ended,
+        };
+        let stage = match stage {
+            Stage::Greeted => {
                 greeted();
+                if hall.ending.is_cancelled() {
+                    self.close(code::GOING_AWAY, ENDING);
+                }
                 self.read(&mut inbox, hall, Stage::Ended("")).await
             }
-            Ok(ended) => ended,
-            Err(_) => {
+            ended => ended,
+        };
+        // Whatever ended it, nobody waits for answers of it any more.
+        self.close(code::NORMAL, "");
+        match stage {
+            Stage::Ended(why) => why,
+            Stage::Greeted => "",
+        }
+    }
+
+    async fn wait_for_hello(self: &Arc<Self>, inbox: &mut Inbox, hall: Hall<'_>) -> Stage {
+        let hello = timeout(HELLO_PATIENCE, self.read(inbox, hall, Stage::Greeted));
+        match hall.ending.run_until_cancelled(hello).await {
+            Some(Ok(stage)) => stage,
+            Some(Err(_)) => {
                 self.close(code::POLICY, "no hello came");
                 Stage::Ended("no hello came")
             }
-        };
-        drop(inbox);
-        self.end(stage).await
+            None => {
+                self.close(code::GOING_AWAY, ENDING);
+                Stage::Ended(ENDING)
+            }
+        }
     }
 
     /// Reads until the stage comes, or the link ends.
@@ -367,26 +392,25 @@ impl Link {
         self.changed.notify_one();
     }
 
-    /// Waits until the last words are read: a socket closed over unread bytes takes them back.
-    async fn end(&self, stage: Stage) -> &'static str {
-        self.close(code::NORMAL, "");
-        let Stage::Ended(why) = stage else { return "" };
+    /// Sends what is left to be said and waits until the other side has closed: a socket that is closed over unread
+    /// bytes takes its last words back.
+    pub async fn farewell(&self) {
+        let mut is_said = false;
         let farewell = async {
             loop {
+                self.send_unsent();
                 let sends = !self.state.lock().unsent.is_empty();
-                let interest = if sends { Interest::READABLE | Interest::WRITABLE } else { Interest::READABLE };
-                match self.socket.ready(interest).await {
-                    Ok(ready) if ready.is_writable() => self.send_unsent(),
-                    Ok(_) => {}
-                    Err(_) => return,
+                if !sends && !is_said {
+                    is_said = true;
+                    let _ = shutdown(&self.socket, Shutdown::Write);
                 }
-                if self.drain().is_err() {
+                let interest = if sends { Interest::READABLE | Interest::WRITABLE } else { Interest::READABLE };
+                if self.socket.ready(interest).await.is_err() || self.drain().is_err() {
                     return;
                 }
             }
         };
         let _ = timeout(LAST_WORDS, farewell).await;
-        why
     }
 
     /// Reads and forgets. An error: nothing more will come.
@@ -417,15 +441,19 @@ impl Link {
         self.state.lock().computer.clone()
     }
 
-    pub fn target(&self) -> Target {
-        Target { link: self.serial, stops: self.state.lock().stops }
+    /// As it is now. None: it has not said hello.
+    pub fn seen(&self) -> Option<Seen> {
+        let state = self.state.lock();
+        Some(Seen {
+            computer: state.computer.clone()?,
+            target: Target { link: self.serial, stops: state.stops },
+            since: state.since?,
+            heard_s: self.heard_s(),
+            from: self.from,
+        })
     }
 
-    pub fn since(&self) -> Timestamp {
-        self.state.lock().since.unwrap_or_else(clock::now)
-    }
-
-    pub fn heard_s(&self) -> u64 {
+    fn heard_s(&self) -> u64 {
         let past = clock::monotonic_ms() - self.heard.load(Ordering::Relaxed);
         u64::try_from(past / 1000).unwrap_or_default()
     }

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
 use crate::frame::code;
-use crate::link::{Hall, Link};
+use crate::link::{ENDING, Hall, Link};
 use crate::pages;
 use crate::registry::Registry;
 use crate::upgrade::{self, Asked, Refusal};
@@ -70,7 +70,7 @@ impl fmt::Debug for Token {
 /// Lets computers in until the hub ends or `over` is cancelled, then sends all away.
 pub async fn serve(listener: TcpListener, door: Door, registry: Arc<Registry>, tasks: &Tasks, over: CancellationToken) {
     let (stop, living) = (tasks.stopping(), Tasks::new());
-    let hall = Arc::new(Entrance { door, registry, strangers: Mutex::default() });
+    let hall = Arc::new(Entrance { door, registry, strangers: Mutex::default(), ending: CancellationToken::new() });
     let mut second = interval(Duration::from_secs(1));
     second.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut group = 0;
@@ -101,8 +101,9 @@ pub async fn serve(listener: TcpListener, door: Door, registry: Arc<Registry>, t
         }
     }
     drop(listener);
+    hall.ending.cancel();
     for link in hall.registry.links() {
-        link.close(code::GOING_AWAY, "the hub ends");
+        link.close(code::GOING_AWAY, ENDING);
     }
     living.finish(LAST_WORDS).await;
 }
@@ -118,6 +119,8 @@ struct Entrance {
     door: Door,
     registry: Arc<Registry>,
     strangers: Mutex<Strangers>,
+    /// Nobody is let in any more.
+    ending: CancellationToken,
 }
 
 #[derive(Default)]
@@ -147,12 +150,15 @@ impl Stranger {
     async fn live(self, socket: TcpStream) {
         let (hall, from) = (self.hall.clone(), self.from);
         // Boxed: what letting somebody in takes is not kept for as long as a link lives.
-        let Some(entered) = Box::pin(let_in(&hall, from, socket)).await else { return };
+        let Some(Some(entered)) = hall.ending.run_until_cancelled(Box::pin(let_in(&hall, from, socket))).await else {
+            return;
+        };
         let link = Arc::new(Link::new(hall.registry.next_serial(), from, entered.socket));
         let token = hall.door.token.as_ref().filter(|_| !entered.knew_token);
-        let within = Hall { registry: &hall.registry, token };
+        let within = Hall { registry: &hall.registry, token, ending: &hall.ending };
         let why = link.live(within, entered.rest, move || drop(self)).await;
         hall.registry.forget(&link, why);
+        link.farewell().await;
     }
 }
 

@@ -81,13 +81,15 @@ struct Linked {
 
 impl Registry {
     pub fn new(record: Record) -> Self {
+        // No number is given twice, not even by the next run of the hub: an answer may be a long time under way, and a
+        // door beside the hub may still aim at links of the last one.
+        let first = u64::try_from(clock::now_ms()).unwrap_or_default() * 1000;
         Self {
             linked: Mutex::default(),
             tally: Tally::default(),
             record,
-            serials: AtomicU64::new(1),
-            // No id is given twice, not even by the next run of the hub: an answer may be a long time under way.
-            ids: AtomicU64::new(u64::try_from(clock::now_ms()).unwrap_or_default() * 1000),
+            serials: AtomicU64::new(first),
+            ids: AtomicU64::new(first),
         }
     }
 
@@ -151,7 +153,7 @@ impl Registry {
     pub fn all(&self) -> Vec<Seen> {
         let linked = self.linked.lock();
         let mut seen = Vec::with_capacity(linked.by_address.len());
-        seen.extend(linked.by_address.values().filter_map(see));
+        seen.extend(linked.by_address.values().filter_map(|link| link.seen()));
         seen
     }
 
@@ -172,12 +174,12 @@ impl Registry {
         if let Some((id, _)) = wanted.number() {
             let same =
                 linked.by_address.range(Address { id, world: None }..).take_while(|(address, _)| address.id == id);
-            let found: Vec<Seen> = same.filter_map(|(_, link)| see(link)).filter(meant).collect();
+            let found: Vec<Seen> = same.filter_map(|(_, link)| link.seen()).filter(meant).collect();
             if !found.is_empty() {
                 return found;
             }
         }
-        linked.by_address.values().filter_map(see).filter(meant).collect()
+        linked.by_address.values().filter_map(|link| link.seen()).filter(meant).collect()
     }
 
     /// The links that are meant by some targets, in their order.
@@ -198,14 +200,4 @@ impl Registry {
             late: self.tally.late.load(Ordering::Relaxed),
         }
     }
-}
-
-fn see(link: &Arc<Link>) -> Option<Seen> {
-    Some(Seen {
-        computer: link.computer()?,
-        target: link.target(),
-        since: link.since(),
-        heard_s: link.heard_s(),
-        from: link.from,
-    })
 }

@@ -28,6 +28,8 @@ use futures_util::future::BoxFuture;
 use nexus_core::call::{CallCx, Progress};
 use nexus_core::provider::{Origin, Own};
 use nexus_core::tool::{BadTool, Entry, Family};
+use schemars::Schema;
+use serde_json::json;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
 use crate::computer::{Capability, Wanted};
@@ -66,6 +68,11 @@ fn meant(links: &Arc<Links>, wanted: &Wanted, can: Capability) -> Option<BoxFutu
     Some(look.boxed())
 }
 
+/// A list whose items may be anything is `items: true` by itself, and some clients take no schema but objects.
+fn of_anything(schema: &mut Schema) {
+    schema.insert("items".to_owned(), json!({}));
+}
+
 /// Waits for the work and tells the caller every second how long it has taken.
 async fn watched<T>(cx: &CallCx, most: Duration, work: impl Future<Output = T>) -> T {
     const SECOND: Duration = Duration::from_secs(1);
@@ -79,8 +86,10 @@ async fn watched<T>(cx: &CallCx, most: Duration, work: impl Future<Output = T>) 
             done = &mut work => return done,
             now = seconds.tick() => {
                 let (done, total) = (now.duration_since(started).as_secs_f64(), most.as_secs_f64());
-                let message = Some(format!("{done:.0} of {total:.0} s"));
-                cx.progress(Progress { done: done.min(total), total: Some(total), message });
+                if done <= total {
+                    let message = Some(format!("{done:.0} of {total:.0} s"));
+                    cx.progress(Progress { done, total: Some(total), message });
+                }
             }
         }
     }

@@ -3,6 +3,8 @@
 //! The holder listens at `control.sock`. A `nexus stdio` beside it has questions of its own and listens for what
 //! the operator says to them at `door-PID-RANDOM.sock`.
 
+mod asking;
+
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
@@ -11,29 +13,35 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Result, anyhow};
 use futures_util::FutureExt;
-use futures_util::future::{BoxFuture, join_all};
+use futures_util::future::BoxFuture;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Take};
+use tokio::net::unix::OwnedReadHalf;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 use uuid::Uuid;
 
+use nexus_core::Chain;
 use nexus_core::approval::{Approvals, Code, NotSettled, Scope, Shown};
 use nexus_core::audit::Sink;
 use nexus_core::hub::Hub;
 use nexus_core::principal::Level;
 use nexus_core::session::Transport;
 use nexus_core::tasks::Tasks;
+use nexus_link::Links;
+
+pub use asking::{Asked, ask, ask_all, is_dead};
 
 use crate::agents::voice::Voice;
 use crate::hold::Lock;
 use crate::keyring::{Keyring, Listed, NewKey, OPERATOR};
+use crate::links::{LinkAnswer, LinkOrder};
 use crate::upstreams::Upstreams;
 use crate::upstreams::orders::{McpAnswer, McpOrder};
 
@@ -58,6 +66,8 @@ pub enum Order {
     Deny(Code),
     /// About the upstream servers.
     Mcp(McpOrder),
+    /// About the computers that are linked, from a door beside the holder.
+    Links(LinkOrder),
     /// A call of one of [`FOR_OPERATORS`], by the operator.
     Tool {
         tool: String,
@@ -76,6 +86,7 @@ pub enum Answer {
     Approved(Box<Shown>, Scope),
     Denied(Box<Shown>),
     Mcp(McpAnswer),
+    Links(LinkAnswer),
     /// What a tool gave back.
     Replied(Value),
     /// Nothing waits here under that code; it may be another process that asked.
@@ -92,8 +103,6 @@ const LONGEST_ORDER: usize = 1024 * 1024;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Whoever waits for an update waits no longer than this.
 const LONGEST_WAIT: u64 = 60;
-/// For one of several: a stopped process is not waited for.
-const SHORT_PATIENCE: Duration = Duration::from_secs(2);
 
 /// The tools about tasks, as far as they are for whoever sends them.
 pub const FOR_OPERATORS: [&str; 9] = [
@@ -116,8 +125,14 @@ impl Order {
                 let wait = arguments.get("wait_seconds").and_then(Value::as_u64).unwrap_or_default();
                 PATIENCE + Duration::from_secs(wait.min(LONGEST_WAIT))
             }
+            Order::Links(order) => PATIENCE + order.patience(),
             _ => PATIENCE,
         }
+    }
+
+    /// Whether it is given up with whoever asked.
+    fn needs_its_asker(&self) -> bool {
+        matches!(self, Order::Links(LinkOrder::Ask { .. }))
     }
 }
 
@@ -132,6 +147,7 @@ pub async fn carry_out(order: Order, keyring: &Keyring, audit: &dyn Sink) -> Ans
         }
         Order::GiveWay => Err(anyhow!("this process stays the holder")),
         Order::Mcp(_) => Err(anyhow!("upstream servers run only where a hub does")),
+        Order::Links(_) => Err(anyhow!("computers link only where a hub runs")),
         Order::Tool { .. } => Err(anyhow!("tasks are sent only where a hub runs")),
         Order::Pending | Order::Approve { .. } | Order::Deny(_) => Err(anyhow!("nobody waits where no hub runs")),
     };
@@ -151,6 +167,7 @@ async fn settle(order: &Order, approvals: &Approvals) -> Option<Answer> {
         | Order::KeyRevoke(_)
         | Order::KeyLevel { .. }
         | Order::Mcp(_)
+        | Order::Links(_)
         | Order::Tool { .. }
         | Order::GiveWay => return None,
     };
@@ -160,123 +177,36 @@ async fn settle(order: &Order, approvals: &Approvals) -> Option<Answer> {
     }))
 }
 
-/// Asks the holder of a data folder.
-pub async fn ask(data: &Path, order: &Order) -> Result<Answer> {
-    ask_at(data, CONTROL, order, order.patience()).await
-}
-
-/// What came of asking every process.
-#[derive(Debug, Default)]
-pub struct Asked {
-    pub answers: Vec<Answer>,
-    /// What is wrong with those that do not answer.
-    pub silent: Vec<String>,
-}
-
-/// Asks every process that may have questions: the holder, and the doors beside it, until one knows the code that
-/// the order names. Sockets of dead ones are removed; one that hangs keeps nobody from the others.
-pub async fn ask_all(data: &Path, order: &Order) -> Asked {
-    let (names, mut asked, mut awake) = (sockets(data), Asked::default(), Vec::new());
-    let heard = join_all(names.iter().map(|name| ask_at(data, name, &Order::Pending, SHORT_PATIENCE))).await;
-    for (name, heard) in names.into_iter().zip(heard) {
-        match heard {
-            Ok(answer) => awake.push((name, answer)),
-            Err(error) if is_dead(&error) => forget(data, &name),
-            Err(error) => asked.silent.push(format!("{error:#}")),
-        }
-    }
-    if matches!(order, Order::Pending) {
-        asked.answers = awake.into_iter().map(|(_, answer)| answer).collect();
-        return asked;
-    }
-    // One after the other: a process may listen at two sockets, and must not be told twice.
-    for (name, _) in awake {
-        match ask_at(data, &name, order, PATIENCE).await {
-            Ok(answer) => {
-                let settled = !matches!(answer, Answer::NoSuchCode(_));
-                asked.answers.push(answer);
-                if settled {
-                    break;
-                }
-            }
-            Err(error) => asked.silent.push(format!("{error:#}")),
-        }
-    }
-    asked
-}
-
-/// The names of all sockets in a data folder, the holder's first.
-fn sockets(data: &Path) -> Vec<String> {
-    let names = std::fs::read_dir(data).into_iter().flatten().flatten();
-    let names = names.filter_map(|entry| entry.file_name().into_string().ok());
-    let mut found: Vec<String> = names.filter(|name| name == CONTROL || door_of(name).is_some()).collect();
-    found.sort_unstable();
-    found
-}
-
-/// The process behind a door's socket.
-fn door_of(name: &str) -> Option<u32> {
-    let (pid, _) = name.strip_prefix("door-")?.strip_suffix(".sock")?.split_once('-')?;
-    pid.parse().ok()
-}
-
-/// Whether nobody is behind the socket.
-pub fn is_dead(error: &anyhow::Error) -> bool {
-    let io = error.root_cause().downcast_ref::<io::Error>();
-    io.is_some_and(|error| matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound))
-}
-
-/// Removes a door's socket, once nobody can be behind it. The holder's is replaced by the next holder.
-fn forget(data: &Path, name: &str) {
-    if door_of(name).is_some_and(|pid| !Path::new("/proc").join(pid.to_string()).exists()) {
-        let _ = std::fs::remove_file(data.join(name));
-    }
-}
-
-async fn ask_at(data: &Path, name: &str, order: &Order, patience: Duration) -> Result<Answer> {
-    let path = data.join(name);
-    let asking = async {
-        let (_folder, address) = short(data, name)?;
-        let mut stream = UnixStream::connect(address).await?;
-        let mut line = serde_json::to_string(order)?;
-        line.push('\n');
-        if line.len() > LONGEST_ORDER {
-            bail!("that is more than a hub takes: {} bytes, and at most {LONGEST_ORDER}", line.len());
-        }
-        stream.write_all(line.as_bytes()).await?;
-        let mut answer = String::new();
-        BufReader::new(stream).read_line(&mut answer).await?;
-        anyhow::Ok(serde_json::from_str(&answer)?)
-    };
-    match timeout(patience, asking).await {
-        Ok(answer) => answer.with_context(|| format!("asking the running hub at {}", path.display())),
-        Err(_) => bail!("the running hub does not answer at {}", path.display()),
-    }
+/// Those who carry orders out.
+#[derive(Debug)]
+pub struct Behind {
+    pub keyring: Arc<Keyring>,
+    pub hub: Arc<Hub>,
+    pub upstreams: Arc<Upstreams>,
+    pub links: Arc<Links>,
 }
 
 /// Listens until the hub ends. Only the holder of the lock may call it: a socket left by a dead one is replaced.
 ///
 /// With a `lock` the holder is one by chance: asked to give way, it stops the background work, lets go of the lock
 /// and listens no more.
-pub fn listen(
-    data: &Path,
-    lock: Option<(Lock, CancellationToken)>,
-    keyring: Arc<Keyring>,
-    hub: Arc<Hub>,
-    upstreams: Arc<Upstreams>,
-    tasks: &Tasks,
-) -> io::Result<()> {
+pub fn listen(data: &Path, lock: Option<(Lock, CancellationToken)>, behind: Behind, tasks: &Tasks) -> io::Result<()> {
+    let Behind { keyring, hub, upstreams, links } = behind;
     let (lock, given_way) = lock.unzip();
     let over = given_way.clone().unwrap_or_default();
     let operator = Voice::new(hub.clone(), OPERATOR, Transport::Control, FOR_OPERATORS);
     serve(data, CONTROL, over, lock, tasks, move |order| {
         let (keyring, hub, given_way) = (keyring.clone(), hub.clone(), given_way.clone());
-        let (upstreams, operator) = (upstreams.clone(), operator.clone());
+        let (upstreams, links, operator) = (upstreams.clone(), links.clone(), operator.clone());
         async move {
             let order = match order {
                 Order::Mcp(order) => {
                     let done = upstreams.carry_out(order).await.map(Answer::Mcp);
                     return done.unwrap_or_else(|error| Answer::Failed(format!("{error:#}")));
+                }
+                Order::Links(order) => {
+                    let done = order.carry_out(&links).await.map(Answer::Links);
+                    return done.unwrap_or_else(|error| Answer::Failed(Chain(&error).to_string()));
                 }
                 Order::Tool { tool, arguments } => {
                     let done = operator.call(&tool, arguments).await.map(Answer::Replied);
@@ -364,13 +294,26 @@ async fn answer(stream: UnixStream, work: &(dyn Fn(Order) -> BoxFuture<'static, 
     let mut reading = BufReader::new(reading.take(LONGEST_ORDER as u64));
     timeout(PATIENCE, reading.read_line(&mut line)).await??;
     let answer = match serde_json::from_str::<Order>(&line) {
-        Ok(order) => timeout(order.patience(), work(order)).await?,
+        Ok(order) => {
+            let needs_its_asker = order.needs_its_asker();
+            tokio::select! {
+                answer = timeout(order.patience(), work(order)) => answer?,
+                () = hung_up(&mut reading), if needs_its_asker => return Ok(()),
+            }
+        }
         Err(error) => Answer::Failed(format!("not an order: {error}")),
     };
-    let mut line = serde_json::to_string(&answer)?;
+    // What a computer said stands in it as it came; a line break there is only space.
+    let mut line = serde_json::to_string(&answer)?.replace('\n', " ");
     line.push('\n');
     timeout(PATIENCE, writing.write_all(line.as_bytes())).await??;
     Ok(())
+}
+
+/// Comes back when whoever asked waits no more: nothing else comes after an order.
+async fn hung_up(reading: &mut BufReader<Take<OwnedReadHalf>>) {
+    reading.get_mut().set_limit(1);
+    let _ = reading.read(&mut [0]).await;
 }
 
 #[cfg(test)]
@@ -389,4 +332,55 @@ fn short(data: &Path, name: &str) -> io::Result<(File, PathBuf)> {
 /// Whether somebody listens at the holder's socket.
 pub fn is_held(data: &Path) -> bool {
     short(data, CONTROL).is_ok_and(|(_folder, address)| std::os::unix::net::UnixStream::connect(address).is_ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nexus_link::Question;
+    use serde_json::json;
+    use tokio::sync::oneshot;
+
+    #[test]
+    fn an_order_about_computers_may_take_as_long_as_they() {
+        let question = Question::new("lua.run", Duration::from_secs(300));
+        let order = Order::Links(LinkOrder::Ask { whom: Vec::new(), question });
+        assert_eq!(order.patience(), Duration::from_secs(310));
+        let stop = Order::Links(LinkOrder::Stop { patience: Duration::from_secs(2) });
+        assert_eq!(stop.patience(), Duration::from_secs(12));
+        assert_eq!(Order::Links(LinkOrder::Computers).patience(), PATIENCE);
+    }
+
+    #[test]
+    fn a_question_to_all_that_can_be_linked_is_an_order() {
+        let whom = vec![json!({ "link": 1_800_000_000_000_000_u64, "stops": 9999 }); 20_000];
+        let order = json!({ "links": { "ask": { "whom": whom, "question": Question::ping(PATIENCE) } } });
+        let order: Order = serde_json::from_value(order).unwrap();
+        let line = serde_json::to_string(&order).unwrap();
+        assert!(line.len() < LONGEST_ORDER, "{}", line.len());
+    }
+
+    #[tokio::test]
+    async fn what_is_asked_of_computers_is_given_up_with_its_asker() {
+        let question = Question::new("lua.run", Duration::from_secs(300));
+        let order = Order::Links(LinkOrder::Ask { whom: Vec::new(), question });
+        let (mut asker, hub) = UnixStream::pair().unwrap();
+        let (begun, mut beginning) = oneshot::channel();
+        let begun = parking_lot::Mutex::new(Some(begun));
+        let work = move |_| {
+            let begun = begun.lock().take();
+            async move {
+                let _ = begun.unwrap().send(());
+                std::future::pending().await
+            }
+            .boxed()
+        };
+        let asking = async {
+            asker.write_all(format!("{}\n", serde_json::to_string(&order).unwrap()).as_bytes()).await.unwrap();
+            (&mut beginning).await.unwrap();
+            drop(asker);
+        };
+        let (answered, ()) = tokio::join!(answer(hub, &work), asking);
+        answered.unwrap();
+    }
 }

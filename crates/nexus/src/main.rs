@@ -7,6 +7,7 @@ mod config;
 mod control;
 mod hold;
 mod keyring;
+mod links;
 mod log;
 mod logins;
 mod private;

@@ -1,12 +1,15 @@
 //! Puts the parts together: store, journal, tools, hub, keys. Both `serve` and `stdio` start here.
 
+mod ending;
+
+use std::io;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
-use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, warn};
 
@@ -19,6 +22,7 @@ use nexus_core::provider::{Origin, Own, Provider};
 use nexus_core::redact;
 use nexus_core::tasks::Tasks;
 use nexus_core::tool::{Family, Listed};
+use nexus_link::Links;
 use nexus_mcp::conformance::Fixtures;
 use nexus_mcp::front::auth::{Keys, Rate};
 use nexus_mcp::front::identity;
@@ -38,23 +42,15 @@ use crate::audit::upkeep::{Retention, Upkeep};
 use crate::config::env::EnvVar;
 use crate::config::values::{ApprovalMode, Protocol, Text};
 use crate::config::{Config, Env, Loaded};
+use crate::control::Behind;
 use crate::keyring::Keyring;
+use crate::links::{self, Doorway};
 use crate::private;
 use crate::store::Store;
 use crate::store::chain::Chain;
 use crate::upstreams::{Farewell, Role, Upstreams};
 
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
-
-/// How long calls that are running at the end may take.
-const LAST_CALLS: Duration = Duration::from_secs(10);
-/// What was cut off may take this long to say so.
-const LAST_ANSWERS: Duration = Duration::from_secs(1);
-/// Upstream servers are told to end, then killed, which takes half of this.
-const LAST_SERVERS: Duration = Duration::from_secs(8);
-/// What was given to the queue is written in one go.
-const LAST_TASKS: Duration = Duration::from_secs(5);
-const LAST_ROWS: Duration = Duration::from_secs(5);
 
 /// A hub without doors.
 #[derive(Debug)]
@@ -66,6 +62,9 @@ pub struct Assembly {
     pub tasks: Tasks,
     pub upstreams: Arc<Upstreams>,
     pub agents: Arc<Bridge>,
+    pub links: Arc<Links>,
+    /// Computers stay linked until the calls that go to them have ended.
+    link_tasks: Tasks,
     /// The queue's writer ends after the calls that write to it.
     agent_tasks: Tasks,
     /// Servers end after the calls that go to them.
@@ -100,7 +99,7 @@ pub async fn assemble(loaded: &Loaded, env: &Env, rig: Rig) -> Result<Assembly> 
     let store = Store::open(data, config.store.as_ref().map(|url| url.expose())).await?;
     let journal = Arc::new(Journal::default());
     let (tasks, upstream_tasks, journal_tasks) = (Tasks::new(), Tasks::new(), Tasks::new());
-    let agent_tasks = Tasks::new();
+    let (agent_tasks, link_tasks) = (Tasks::new(), Tasks::new());
     let home = alive::home(data).context("the name of the data folder")?;
     let chain = Chain::new(&home);
     let alive = Alive::declare(data, &chain.id).context("the lock of this process")?;
@@ -114,6 +113,9 @@ pub async fn assemble(loaded: &Loaded, env: &Env, rig: Rig) -> Result<Assembly> 
     let upstreams = Upstreams::new(loaded, env, &store, &home, audit.clone(), &upstream_tasks)?;
     let managing = Arc::new(nexus_mcp::upstream::tools::tools(&upstreams.registry)?);
     tasks.spawn("tools about upstreams", until_stopped(&tasks, catalogue.attach(managing)));
+    let links = Links::new(links::settings(config), audit.clone());
+    let link_tools = Arc::new(nexus_link::tools::tools(&links)?);
+    tasks.spawn("tools about computers", until_stopped(&tasks, catalogue.attach(link_tools)));
     let mut extras: Arc<dyn Extras> = upstreams.offers.clone();
     if rig.conformance {
         let fixtures = Fixtures::new(rig.dummies)?;
@@ -154,6 +156,8 @@ pub async fn assemble(loaded: &Loaded, env: &Env, rig: Rig) -> Result<Assembly> 
         tasks,
         upstreams,
         agents,
+        links,
+        link_tasks,
         agent_tasks,
         upstream_tasks,
         store,
@@ -216,6 +220,21 @@ impl Assembly {
         self.upstreams.start(Role::Holder, &self.hub.catalogue, &self.tasks).await;
     }
 
+    /// Those who carry out what comes in at the control socket.
+    pub fn behind_the_socket(&self) -> Behind {
+        Behind {
+            keyring: self.keyring.clone(),
+            hub: self.hub.clone(),
+            upstreams: self.upstreams.clone(),
+            links: self.links.clone(),
+        }
+    }
+
+    /// Lets computers in, as the holder of the data folder. Gives where.
+    pub fn open_links(&self, doorway: Doorway, loaded: &Loaded) -> io::Result<Option<SocketAddr>> {
+        links::start(&self.links, doorway, loaded, &self.link_tasks, self.background.clone())
+    }
+
     /// The targets that tasks are posted to, and that post back.
     pub fn hooks(&self, config: &Config) -> Option<Arc<Hooks>> {
         webhook::hooks(&self.agents, config.environment.webhook_secret.as_ref(), &self.hub)
@@ -255,54 +274,22 @@ impl Assembly {
         self.tasks.spawn("shipping to Loki", shipper.run(self.tasks.stopping()));
     }
 
-    /// Ends the hub: streams first, then calls in flight, then the record. False: some calls did not end in time.
-    pub async fn end(&self) -> bool {
-        self.server.closing.cancel();
-        let calm = self.tasks.finish(LAST_CALLS).await;
-        if !calm {
-            let (running, waited) = (self.tasks.running(), LAST_CALLS.as_secs());
-            warn!("{running} calls or connections did not end within {waited} s; they are cut off");
-            self.hub.ending.cancel();
-            self.tasks.finish(LAST_ANSWERS).await;
-        }
-        if !self.agent_tasks.finish(LAST_TASKS).await {
-            warn!("the queue of the agents was not written to its end");
-        }
-        if timeout(LAST_SERVERS, self.upstreams.registry.close_all()).await.is_err() {
-            warn!("some upstream servers did not end in time; they are killed");
-        }
-        self.upstream_tasks.finish(LAST_ANSWERS).await;
-        let stopped = Row::new(Event::HubStopped).detail(format!("pid {}", std::process::id()));
-        match self.shipper.get() {
-            // It ships what is written, so the last rows are waited for; its own row comes behind them.
-            Some(shipper) => {
-                let _ = timeout(LAST_ROWS, self.hub.audit.durable(stopped)).await;
-                shipper.last().await;
-            }
-            None => self.hub.audit.post(stopped),
-        }
-        if !self.journal_tasks.finish(LAST_ROWS).await {
-            warn!("{} audit rows could not be written", self.journal.unwritten());
-        }
-        if timeout(LAST_ROWS, self.store.close()).await.is_err() {
-            warn!("the store did not close in time");
-        }
-        calm
-    }
-
     /// What `GET /health` tells: no secrets, cheap.
     pub fn health(&self, sessions: &Arc<identity::Sessions>) -> Box<dyn Fn() -> Value + Send + Sync> {
         let (started, sessions, journal, hub) =
             (self.started, sessions.clone(), self.journal.clone(), self.hub.clone());
         let (standing, upstreams, agents) = (self.standing.clone(), self.upstreams.clone(), self.agents.clone());
+        let links = self.links.clone();
         Box::new(move || {
+            let links = links::health(&links);
             json!({
                 "ok": !journal.is_failing(),
                 "version": VERSION,
                 "uptime_s": started.elapsed().as_secs(),
                 "sessions": sessions.count(),
                 "tools": hub.catalogue.specs().iter().filter(|spec| spec.listed == Listed::Everyone).count(),
-                "computers": 0,
+                "computers": links["computers"],
+                "links": links,
                 "upstreams": upstreams.health(),
                 "agents": agents.tally.now(),
                 "audit": {

@@ -43,7 +43,7 @@ pub struct GetAuditLog {
     tool: Option<String>,
     /// Only calls that ended so: ok, error, refused, failed, internal, cancelled, abandoned, waiting, unknown_tool. Or
     /// only rows of an event: begun, session_started, session_ended, approved, denied, key_refused, key_made,
-    /// key_revoked, key_level, config_changed, outbound, upstream, task, pruned, hub_started, hub_stopped.
+    /// key_revoked, key_level, config_changed, outbound, upstream, task, link, pruned, hub_started, hub_stopped.
     outcome: Option<String>,
     /// Where an earlier reply ended.
     cursor: Option<String>,

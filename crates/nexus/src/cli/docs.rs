@@ -98,6 +98,9 @@ fn tools() -> Result<String> {
     for entry in nexus_mcp::upstream::tools::TOOLS {
         specs.push(Arc::new(entry.spec()?));
     }
+    for entry in nexus_link::tools::TOOLS {
+        specs.push(Arc::new(entry.spec()?));
+    }
     for entry in agents::tools::FOR_MODELS.iter().chain(agents::tools::FOR_AGENTS) {
         specs.push(Arc::new(entry.spec()?));
     }

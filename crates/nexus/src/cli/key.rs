@@ -110,7 +110,12 @@ impl Key {
                 None => format!("The key `{name}` is revoked."),
             }),
             Answer::Failed(why) | Answer::NoSuchCode(why) => bail!(why),
-            Answer::Waiting(_) | Answer::Approved(..) | Answer::Denied(_) | Answer::Mcp(_) | Answer::Replied(_) => {
+            Answer::Waiting(_)
+            | Answer::Approved(..)
+            | Answer::Denied(_)
+            | Answer::Mcp(_)
+            | Answer::Links(_)
+            | Answer::Replied(_) => {
                 bail!("the running hub answers something else")
             }
         }

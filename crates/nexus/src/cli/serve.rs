@@ -25,6 +25,7 @@ use crate::agents::webhook;
 use crate::config::{Config, Env, Loaded};
 use crate::control;
 use crate::hold::{self, Claim, Holder, Lock};
+use crate::links::{Before, Doorway};
 use crate::private;
 use crate::upstreams::Offered;
 use crate::wire::{self, Assembly, Rig};
@@ -55,7 +56,7 @@ impl Serve {
             return Err(faults.into());
         }
         private::folder(data).with_context(|| format!("the data folder {}", data.display()))?;
-        let mut lock = claim(data).await?;
+        let (mut lock, before) = claim(data).await?;
         let mut signals = Signals::new()?;
         raise_open_files();
         let assembly = wire::assemble(
@@ -68,15 +69,16 @@ impl Serve {
 
         let listener = listen(config).await?;
         let address = listener.local_addr()?;
+        let doorway = Doorway::open(config, before).await?;
         // Behind everything that can fail: a key is shown once.
         let new_key = first_key(&assembly, config).await?;
         let front = self.front(&assembly, config, address);
-        let (keyring, hub, upstreams) = (assembly.keyring.clone(), assembly.hub.clone(), assembly.upstreams.clone());
-        control::listen(data, None, keyring, hub, upstreams, &assembly.tasks).context("the control socket")?;
+        control::listen(data, None, assembly.behind_the_socket(), &assembly.tasks).context("the control socket")?;
         assembly.journal.post(Row::new(Event::HubStarted).detail(format!("{address}, pid {}", std::process::id())));
+        let links = assembly.open_links(doorway, &loaded).context("the listener for computers")?;
         assembly.start_background(&loaded).await;
         assembly.upstreams.offered(Offered::Known).await;
-        announce(&mut lock, address, new_key.as_deref(), &loaded)?;
+        announce(&mut lock, address, links, new_key.as_deref(), &loaded)?;
 
         let serving = assembly.tasks.spawn("door", door::serve(front, listener));
         signals.any().await;
@@ -128,15 +130,17 @@ impl Serve {
 }
 
 /// Becomes the holder of the data folder. A `nexus stdio` that holds it only because it came first gives way.
-async fn claim(data: &Path) -> Result<Lock> {
+async fn claim(data: &Path) -> Result<(Lock, Before)> {
     let asking = async {
+        let mut before = Before::Nobody;
         loop {
             match hold::claim(data)? {
-                Claim::Mine(lock) => return Ok(lock),
+                Claim::Mine(lock) => return Ok((lock, before)),
                 Claim::Taken(Holder { pid, mcp: Some(mcp) }) => {
                     bail!("process {pid} serves this data folder already, at {mcp}")
                 }
                 Claim::Taken(_) => {
+                    before = Before::GivenWay;
                     let _ = control::ask(data, &control::Order::GiveWay).await;
                     tokio::time::sleep(Duration::from_millis(20)).await;
                 }
@@ -185,7 +189,13 @@ async fn listen(config: &Config) -> Result<TcpListener> {
 }
 
 /// Says where it serves: to the lock file, and as the one line that scripts wait for.
-fn announce(lock: &mut Lock, address: SocketAddr, new_key: Option<&str>, loaded: &Loaded) -> Result<()> {
+fn announce(
+    lock: &mut Lock,
+    address: SocketAddr,
+    links: Option<SocketAddr>,
+    new_key: Option<&str>,
+    loaded: &Loaded,
+) -> Result<()> {
     // Whoever reads it is on this machine: an address that stands for all is no address to call.
     let reachable = match address.ip() {
         ip if !ip.is_unspecified() => address,
@@ -197,8 +207,14 @@ fn announce(lock: &mut Lock, address: SocketAddr, new_key: Option<&str>, loaded:
     if let Some(key) = new_key {
         say(&welcome(&mcp, key, loaded));
     }
-    say(&format!("nexus ready mcp={mcp} sse=http://{reachable}/sse pid={}", std::process::id()));
+    say(&ready(reachable, links, std::process::id()));
     Ok(())
+}
+
+/// Computers dial in from elsewhere: they are told what is listened on, as it is.
+fn ready(mcp: SocketAddr, links: Option<SocketAddr>, pid: u32) -> String {
+    let links = links.map(|address| format!(" links=ws://{address}/")).unwrap_or_default();
+    format!("nexus ready mcp=http://{mcp}/mcp sse=http://{mcp}/sse{links} pid={pid}")
 }
 
 /// The first start: the key, once, and how to use it.
@@ -269,5 +285,27 @@ impl Signals {
             _ = self.terminate.recv() => {}
             _ = self.interrupt.recv() => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ready_line_says_where_everything_is() {
+        let at = |text: &str| text.parse::<SocketAddr>().unwrap();
+        assert_eq!(
+            ready(at("127.0.0.1:8765"), Some(at("0.0.0.0:3001")), 4711),
+            "nexus ready mcp=http://127.0.0.1:8765/mcp sse=http://127.0.0.1:8765/sse links=ws://0.0.0.0:3001/ pid=4711"
+        );
+        assert_eq!(
+            ready(at("[::1]:8765"), Some(at("[::]:3001")), 1),
+            "nexus ready mcp=http://[::1]:8765/mcp sse=http://[::1]:8765/sse links=ws://[::]:3001/ pid=1"
+        );
+        assert_eq!(
+            ready(at("127.0.0.1:1"), None, 1),
+            "nexus ready mcp=http://127.0.0.1:1/mcp sse=http://127.0.0.1:1/sse pid=1"
+        );
     }
 }

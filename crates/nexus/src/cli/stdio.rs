@@ -16,6 +16,7 @@ use crate::config::{Env, Loaded};
 use crate::control;
 use crate::hold::{self, Claim, Holder};
 use crate::keyring::LOCAL;
+use crate::links::{self, Before, Doorway};
 use crate::private;
 use crate::upstreams::{Offered, Role};
 use crate::wire::{self, Rig};
@@ -27,15 +28,16 @@ pub async fn run(loaded: Loaded, env: &Env) -> Result<ExitCode> {
     // Only the holder does the background work; a door beside it leaves that alone.
     match hold::claim(&loaded.data)? {
         Claim::Mine(mut lock) => {
+            let doorway = Doorway::open(&loaded.config, Before::Nobody).await?;
             lock.announce(&Holder { pid: std::process::id(), mcp: None })?;
-            let (keyring, hub) = (assembly.keyring.clone(), assembly.hub.clone());
             let lock = (lock, assembly.background.clone());
-            let upstreams = assembly.upstreams.clone();
-            control::listen(&loaded.data, Some(lock), keyring, hub, upstreams, &assembly.tasks)?;
+            control::listen(&loaded.data, Some(lock), assembly.behind_the_socket(), &assembly.tasks)?;
+            assembly.open_links(doorway, &loaded)?;
             assembly.start_background(&loaded).await;
         }
         Claim::Taken(holder) => {
             info!("a door only: process {} does the background work of this data folder", holder.pid);
+            links::stand_beside(&assembly.links, &loaded);
             assembly.upstreams.start(Role::Beside, &assembly.hub.catalogue, &assembly.tasks).await;
         }
     }

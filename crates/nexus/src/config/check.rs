@@ -21,8 +21,19 @@ use super::values::remote::PostgresUrl;
 use super::values::{FilePath, Text};
 use crate::keyring::{LOCAL, OPERATOR};
 
-/// Characters. 32 of them, made by a machine, are out of reach of guessing.
-const SHORTEST_KEY: usize = 32;
+/// What a secret must be that travels in a header.
+struct Demand {
+    what: &'static str,
+    /// Characters.
+    shortest: usize,
+    hint: &'static str,
+}
+
+/// 32 characters, made by a machine, are out of reach of guessing.
+const KEY: Demand = Demand { what: "a key", shortest: 32, hint: "openssl rand -hex 32" };
+
+/// Somebody may have to type it at a computer's keyboard.
+const LINK_TOKEN: Demand = Demand { what: "a token", shortest: 8, hint: "openssl rand -hex 16" };
 
 /// The configuration that the program runs with: file, environment and defaults together.
 #[derive(Clone, Debug, Serialize)]
@@ -42,6 +53,9 @@ pub struct Config {
     pub mcp: Mcp,
     pub agents: Agents,
     pub links: Links,
+    /// Whether somebody said where the listener for computers is: what was asked for must be there.
+    #[serde(skip)]
+    pub links_chosen: bool,
     pub integrations: Integrations,
     /// What only the environment can say.
     pub environment: Environment,
@@ -115,6 +129,7 @@ pub fn check(root: &Node, base: &Path, env: &Env, faults: &mut Faults) -> Option
     check_keys(root, env, faults);
     check_agents(root, faults);
     check_store(root, faults);
+    let links_chosen = are_links_chosen(root, env);
     let mut file = file.or_else(File::absent)?;
     overrule(&mut file, env, faults);
     resolve_paths(&mut file, base, env);
@@ -133,6 +148,7 @@ pub fn check(root: &Node, base: &Path, env: &Env, faults: &mut Faults) -> Option
         mcp: file.mcp,
         agents: file.agents,
         links: file.links,
+        links_chosen,
         integrations: file.integrations,
         environment,
     })
@@ -140,9 +156,9 @@ pub fn check(root: &Node, base: &Path, env: &Env, faults: &mut Faults) -> Option
 
 fn environment(env: &Env, faults: &mut Faults) -> Environment {
     Environment {
-        api_key: env.secret(EnvVar::McpApiKey, faults).and_then(|key| api_key(key, faults)),
+        api_key: in_header(env, EnvVar::McpApiKey, &KEY, faults),
         log_filter: env.value(EnvVar::NexusLog, faults),
-        link_token: env.secret(EnvVar::CcLinkToken, faults),
+        link_token: in_header(env, EnvVar::CcLinkToken, &LINK_TOKEN, faults),
         loki_url: env.value(EnvVar::LokiUrl, faults),
         loki_user: env.value(EnvVar::LokiUser, faults),
         loki_password: env.secret(EnvVar::LokiPassword, faults),
@@ -157,18 +173,25 @@ fn environment(env: &Env, faults: &mut Faults) -> Environment {
     }
 }
 
-fn api_key(key: Secret, faults: &mut Faults) -> Option<Secret> {
-    let length = key.expose().chars().count();
-    let problem = if length < SHORTEST_KEY {
-        Problem::new(format!("is {length} characters long; a key has at least {SHORTEST_KEY}"))
-    } else if key.expose().chars().any(|c| !c.is_ascii_graphic()) {
-        // It travels in a header, where clients would send anything else each in its own way.
+fn in_header(env: &Env, variable: EnvVar, demand: &Demand, faults: &mut Faults) -> Option<Secret> {
+    let secret = env.secret(variable, faults)?;
+    let (length, Demand { what, shortest, hint }) = (secret.expose().chars().count(), demand);
+    let problem = if length < *shortest {
+        Problem::new(format!("is {length} characters long; {what} has at least {shortest}"))
+    } else if secret.expose().chars().any(|c| !c.is_ascii_graphic()) {
+        // Clients would send anything else each in its own way.
         Problem::new("holds something else than visible ASCII characters")
     } else {
-        return Some(key);
+        return Some(secret);
     };
-    faults.environment(EnvVar::McpApiKey.name(), problem.hint("openssl rand -hex 32"));
+    faults.environment(variable.name(), problem.hint(*hint));
     None
+}
+
+/// Also where it is the default that was said.
+fn are_links_chosen(root: &Node, env: &Env) -> bool {
+    let in_file = root.get("links").is_some_and(|links| ["host", "port"].iter().any(|key| links.get(key).is_some()));
+    in_file || env.is_set(EnvVar::CcLinkHost) || env.is_set(EnvVar::CcLinkPort)
 }
 
 /// What the environment says in place of the file.

@@ -62,7 +62,7 @@ variables! {
     CcLinkHost = "CC_LINK_HOST",
     /// Port of the listener for computers, 0 for any free one; beats `links.port`.
     CcLinkPort = "CC_LINK_PORT",
-    /// What a computer must present; without it only private addresses may link.
+    /// What a computer must present, at least 8 characters; without it only private addresses may link.
     CcLinkToken = "CC_LINK_TOKEN" secret,
     /// Milliseconds that a computer has for an answer; beats `links.probe_timeout_ms`.
     CcProbeTimeoutMs = "CC_PROBE_TIMEOUT_MS",

@@ -310,6 +310,8 @@ section! {
 section! {
     /// Computers that dial in.
     Links {
+        /// Whether the hub listens for computers at all.
+        enabled: bool = "true",
         /// Address to listen on. `CC_LINK_HOST` beats it.
         host: IpAddr = "0.0.0.0",
         /// Port to listen on; 0 takes any free one. `CC_LINK_PORT` beats it.

@@ -106,6 +106,21 @@ fn the_environment_beats_the_file() {
 }
 
 #[test]
+fn it_is_known_whether_somebody_chose_where_computers_dial() {
+    check("", &[], false);
+    check("links: { probe_timeout_ms: 50, host: ~ }", &[("CC_LINK_TOKEN", "12345678")], false);
+    check("links: { port: 3001 }", &[], true);
+    check("links: { host: 0.0.0.0 }", &[], true);
+    check("", &[("CC_LINK_PORT", "3001")], true);
+    check("", &[("CC_LINK_HOST", "0.0.0.0")], true);
+
+    #[track_caller]
+    fn check(text: &str, env: &[(&str, &str)], expected: bool) {
+        assert_eq!(good(text, env).links_chosen, expected, "{text} {env:?}");
+    }
+}
+
+#[test]
 fn a_named_file_must_be_there_and_the_usual_places_need_not() {
     let home = tempfile::tempdir().unwrap();
     let env = Env::from_pairs([("HOME", home.path().to_str().unwrap())]);

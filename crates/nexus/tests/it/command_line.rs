@@ -177,7 +177,7 @@ async fn nexus_alone_serves_and_finds_its_configuration_beside_it() {
     let folder = tempfile::TempDir::new().unwrap();
     write(&folder.path().join("nexus.yaml"), "server: { http_port: 0 }\n");
     let home = folder.path().to_str().unwrap();
-    let program = Program::new(&[]).env("HOME", home).env("CC_LINK_PORT", "0").current_dir(folder.path());
+    let program = Program::new(&[]).env("HOME", home).current_dir(folder.path());
     let (mut child, mut talk) = program.spawn_talking();
     let ready = talk.wait_for(|said| said.contains("nexus ready mcp=http://127.0.0.1:"));
     crate::support::within("the ready line", ready).await.unwrap();
@@ -200,7 +200,7 @@ async fn a_taken_port_is_told_with_the_way_out() {
 async fn logs_can_be_json() {
     let folder = tempfile::TempDir::new().unwrap();
     let program = Program::new(&["serve", "--log-format", "json"]).data(&folder.path().join("data"));
-    let program = program.env("MCP_PORT", "0").env("CC_LINK_PORT", "0").current_dir(folder.path());
+    let program = program.env("MCP_PORT", "0").current_dir(folder.path());
     let (mut child, mut talk) = program.spawn_talking();
     crate::support::within("ready", talk.wait_for(|said| said.contains("nexus ready"))).await.unwrap();
     crate::support::signal(child.id().unwrap(), rustix::process::Signal::TERM);

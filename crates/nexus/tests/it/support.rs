@@ -101,9 +101,14 @@ impl Hub {
             data: None,
             yaml: String::new(),
             keys: String::new(),
-            env: [("MCP_PORT", "0"), ("CC_LINK_PORT", "0"), ("MCP_API_KEY", &secret("default"))]
-                .map(|(name, value)| (name.to_owned(), value.to_owned()))
-                .to_vec(),
+            env: [
+                ("MCP_PORT", "0"),
+                ("CC_LINK_HOST", "127.0.0.1"),
+                ("CC_LINK_PORT", "0"),
+                ("MCP_API_KEY", &secret("default")),
+            ]
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .to_vec(),
             args: Vec::new(),
         }
     }
@@ -121,7 +126,7 @@ impl Hub {
 
     /// The command line with the same configuration, data folder and environment.
     pub fn program(&self, args: &[&str]) -> Program {
-        let mut program = Program::new(args).data(&self.data).current_dir(self.folder.path());
+        let mut program = Program::bare(args).data(&self.data).current_dir(self.folder.path());
         for (name, value) in &self.env {
             program = program.env(name, value);
         }
@@ -269,7 +274,7 @@ impl Setup {
     fn program(&self) -> (Program, PathBuf, Option<PathBuf>) {
         let data = self.data.clone().unwrap_or_else(|| self.folder.path().join("data"));
         let args: Vec<&str> = ["serve"].into_iter().chain(self.args.iter().map(String::as_str)).collect();
-        let mut program = Program::new(&args).data(&data).current_dir(self.folder.path());
+        let mut program = Program::bare(&args).data(&data).current_dir(self.folder.path());
         for (name, value) in &self.env {
             program = program.env(name, value);
         }

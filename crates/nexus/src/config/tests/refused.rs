@@ -276,6 +276,8 @@ fn each_variable_is_checked() {
     refuses(&[("MCP_HOST", "nexus")], "MCP_HOST `nexus` is not an IP address");
     refuses(&[("MCP_PORT", "")], "MCP_PORT is set but empty");
     refuses(&[("MCP_API_KEY", "0123456789abcdef 0123456789abcdef")], "MCP_API_KEY holds something else than visible");
+    refuses(&[("CC_LINK_TOKEN", "hunter2")], "CC_LINK_TOKEN is 7 characters long; a token has at least 8");
+    refuses(&[("CC_LINK_TOKEN", "my hunter2")], "CC_LINK_TOKEN holds something else than visible");
     refuses(&[("NEXUS_STORE", "mysql://u:hunter2@db/x")], "NEXUS_STORE is not a `postgres://` URL");
     refuses(&[("NEXUS_LOG", "nexus=loud")], "NEXUS_LOG `nexus=loud` is not a log filter");
     refuses(&[("LOKI_URL", "http://u:hunter2@loki")], "LOKI_URL `http://u:*******@loki` holds credentials");

@@ -36,7 +36,13 @@ impl Ran {
 }
 
 impl Program {
+    /// A hub that it starts takes any free port for computers, on loopback.
     pub fn new(args: &[&str]) -> Self {
+        Self::bare(args).env("CC_LINK_HOST", "127.0.0.1").env("CC_LINK_PORT", "0")
+    }
+
+    /// With nothing in its environment but `PATH`.
+    pub fn bare(args: &[&str]) -> Self {
         let env = vec![("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned())];
         Self { args: args.iter().map(ToString::to_string).collect(), env, current_dir: None }
     }

@@ -1,0 +1,113 @@
+//! A piece of a file as text, without the halves of secrets that its ends may have cut in two.
+
+use std::borrow::Cow;
+
+use nexus_core::redact::{self, HIDDEN};
+use nexus_core::text;
+
+/// Bytes in which what is left of a secret would end.
+const START: usize = 8192;
+
+/// A piece of a file, with a few bytes before it.
+#[derive(Clone, Copy, Debug)]
+pub struct Window<'a> {
+    pub bytes: &'a [u8],
+    /// How many of the bytes stand before it.
+    pub before: usize,
+    /// The file goes on after it.
+    pub more: bool,
+}
+
+impl Window<'_> {
+    /// The text, from letter to letter, and where among the bytes it ends. None: it is none, or it holds characters
+    /// that a reply must not have and that would get lost.
+    pub fn text(&self) -> Option<(String, usize)> {
+        let start = self.before + self.rest_of_a_letter();
+        let bytes = &self.bytes[start..];
+        let text = match std::str::from_utf8(bytes) {
+            Ok(text) => text,
+            Err(error) if self.more && error.error_len().is_none() && error.valid_up_to() > 0 => {
+                std::str::from_utf8(&bytes[..error.valid_up_to()]).ok()?
+            }
+            Err(_) => return None,
+        };
+        if matches!(text::clean(text), Cow::Owned(_)) {
+            return None;
+        }
+        let shown = if self.more { redact::beginning(text) } else { Cow::Borrowed(text) };
+        let before = String::from_utf8_lossy(&self.bytes[..start]);
+        Some((from_the_middle(&before, &shown), start + text.len()))
+    }
+
+    /// Bytes at its start that belong to a letter which began before it.
+    fn rest_of_a_letter(&self) -> usize {
+        let rest = self.bytes[self.before..].iter().take(3).take_while(|byte| **byte & 0xc0 == 0x80).count();
+        let is_letter = |begun: usize| {
+            let letter = &self.bytes[self.before - begun..self.before + rest];
+            std::str::from_utf8(letter).is_ok_and(|letter| letter.chars().nth(1).is_none())
+        };
+        if rest > 0 && (1..=self.before.min(3)).any(is_letter) { rest } else { 0 }
+    }
+}
+
+/// The text, with what is left of a secret that began before it hidden. Whole ones are hidden later, as everywhere.
+fn from_the_middle(before: &str, text: &str) -> String {
+    let start = &text[..text.floor_char_boundary(START)];
+    let joined = format!("{before}{start}");
+    let (alone, together) = (redact::beginning(start), redact::beginning(&joined));
+    if together.ends_with(&*alone) {
+        return text.to_owned();
+    }
+    // Up to where both agree, it means something else than it seems to.
+    let same = alone.chars().rev().zip(together.chars().rev()).take_while(|(a, b)| a == b);
+    let same: usize = same.map(|(letter, _)| letter.len_utf8()).sum();
+    format!("{HIDDEN}{}{}", &alone[alone.len() - same..], &text[start.len()..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_is_hidden_wherever_the_piece_begins_or_ends() {
+        redact::learn(["0-learnt-by-this-test"]);
+        check("token = ", "hunter2hunter2hunter2");
+        check("[ \"nexus.token\" ] = ", "0-learnt-by-this-test"); // as a computer keeps its settings
+
+        #[track_caller]
+        fn check(name: &str, secret: &str) {
+            let file = format!("{{\n  motd = true,\n  {name}\"{secret}\",\n  x = 1,\n}}");
+            let (from, to) = (file.find(secret).unwrap(), file.find("\",\n  x").unwrap());
+            for at in 0..file.len() {
+                let rest = Window { bytes: file.as_bytes(), before: at, more: false }.text().unwrap().0;
+                let rest = redact::text(&rest).into_owned();
+                assert!(at <= from || at >= to || rest.starts_with(HIDDEN), "{at}: {rest}");
+                assert!(!rest.contains(&secret[..4]), "{at}: {rest}");
+                assert!(at > to || rest.ends_with("\",\n  x = 1,\n}"), "{at}: {rest}");
+                let start = Window { bytes: &file.as_bytes()[..at], before: 0, more: true }.text();
+                assert!(!start.is_some_and(|(start, _)| start.contains(&secret[..4])), "{at}");
+            }
+            // Fewer than four letters are not known for the beginning of anything.
+            for at in from + 4..to {
+                let letter = Window { bytes: &file.as_bytes()[..=at], before: at, more: true }.text().unwrap().0;
+                assert_eq!(letter, HIDDEN, "nor letter by letter: {at}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_secret_stays_wherever_the_piece_begins() {
+        let file = "print(1)\nlocal x = \"grün\"\nreturn x -- ✅\n";
+        for at in 0..=file.len() {
+            let (text, end) = Window { bytes: file.as_bytes(), before: at, more: false }.text().unwrap();
+            assert_eq!((text.as_str(), end), (&file[file.ceil_char_boundary(at)..], file.len()));
+        }
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_are_not_taken_for_the_end_of_a_letter() {
+        let latin = b"a\xe4\xa4plain";
+        assert!(Window { bytes: latin, before: 2, more: false }.text().is_none());
+        assert_eq!(Window { bytes: latin, before: 3, more: false }.text(), Some(("plain".to_owned(), 8)));
+    }
+}
