@@ -25,6 +25,7 @@ CHDB=26.9.0              # PyPI chdb-core: ClickHouse as a library; 890 MB on di
 SERVERS=2026.8.31        # npm: the reference servers everything, filesystem and memory
 STANDARDWEBHOOKS=1.1.0   # PyPI: signs and verifies what webhook targets and the hub say to each other
 TELEGRAM=4.2.1           # npm telegram-test-api: a server with the Bot API, for the bot and for those who talk to it
+WS=8.22.2                # npm ws: WebSockets that are not ours, for computers that link and for hubs they link to
 FASTMCP=4.1.2            # 4.1.3 and 4.1.4 ask for a certifi that is not published
 MCP_PROXY=6.7.19         # npm; this and the next are what benches/gateway measures against
 SUPERGATEWAY=4.0.0       # npm
@@ -106,6 +107,16 @@ need_node() {
 need_python() { once "python-mcp-$PYTHON_MCP" wheel "mcp==$PYTHON_MCP"; }
 need_webhooks() { once "standardwebhooks-$STANDARDWEBHOOKS" wheel "standardwebhooks==$STANDARDWEBHOOKS"; }
 need_telegram() { need_npm telegram telegram-test-api "$TELEGRAM"; }
+need_links() { need_npm ws ws "$WS" && need_lua; }
+need_lua() { # what ComputerCraft's programs are written in
+    command -v lua5.1 > /dev/null && return 0
+    local root=()
+    [ "$(id -u)" -eq 0 ] || root=(sudo)
+    echo "setup: installing Debian's lua5.1" >&2
+    "${root[@]}" apt-get install -y --no-install-recommends lua5.1 > "$CACHE/.fresh.log" 2>&1 && return 0
+    tail -n 25 "$CACHE/.fresh.log" >&2
+    return 1
+}
 need_npm() { need_node && once "$1-$3" package "$2" "$3" "${4-}"; } # FOLDER NAME VERSION [SCRIPT]
 
 need_conformance() { need_npm conformance @modelcontextprotocol/conformance "$CONFORMANCE"; }
@@ -138,8 +149,8 @@ need_loki() { need_node && once "qryn-$QRYN" qryn && once "chdb-$CHDB" wheel "ch
 
 if [ "${BASH_SOURCE[0]}" = "$0" ]; then
     case ${1-} in
-        light) need_nextest && need_conformance && need_interop && need_upstreams && need_webhooks && need_telegram ;;
-        all) need_nextest && need_conformance && need_interop && need_upstreams && need_webhooks && need_telegram && need_deny && need_agents && need_loki ;;
+        light) need_nextest && need_conformance && need_interop && need_upstreams && need_webhooks && need_telegram && need_links ;;
+        all) need_nextest && need_conformance && need_interop && need_upstreams && need_webhooks && need_telegram && need_links && need_deny && need_agents && need_loki ;;
         gateways) need_gateways ;;
         *) sed -n '2,6s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
     esac

@@ -527,7 +527,7 @@ local function recorder()
     local function say(text)
         if y ~= row or x ~= column then put("") end
         keep(text)
-        local lines, last = select(2, text:gsub("\n", "")), text:match("[^\n]*$")
+        local lines, last = select(2, text:gsub("\n", "")), text:match("^.*\n(.*)$") or text
         y = y + lines
         x = (lines > 0 and 1 or x) + #last
         row, column = y, x
@@ -535,7 +535,7 @@ local function recorder()
 
     return screen, say, function()
         local text = table.concat(parts)
-        local fits = head(text, LONGEST_OUTPUT)
+        local fits = head(text, LONGEST_OUTPUT + 12000) -- as JSON, with its escapes; a frame holds that and the results
         return fits, cut or #fits < #text
     end
 end
@@ -594,7 +594,7 @@ methods["lua.run"] = function(params, job)
         local ok, text = pcall(tostring, type(why) == "table" and rawget(why, "message") or why)
         return report({ n = 0 }, 1, head(ok and text or "an error that has no text", 4000))
     end
-    job.limit(patience, function() return job.failed(("stopped after %g s"):format(patience)) end)
+    job.limit(patience, function() return job.failed("stopped after " .. digits(patience) .. " s") end)
 
     local chunk, why = compiled(code, env)
     if not chunk then return job.failed(why) end
@@ -1145,7 +1145,7 @@ local function start_session(loud)
         if sort == "hello-ok" then
             self.forget("hello")
             if state ~= "linked" then
-                state, linked_at, shown = "linked", os.clock(), nil
+                state, linked_at, shown, refused = "linked", os.clock(), nil, false
                 show("linked to " .. host .. " as " .. called(), colors and colors.lime)
             end
         elseif sort == "error" then

@@ -79,7 +79,7 @@ function os_api.getComputerID() return scenario.id or 0 end
 os_api.computerID = os_api.getComputerID
 function os_api.getComputerLabel() if label then return label end end
 function os_api.setComputerLabel(text) label = text end
-function os_api.epoch() return math.floor(now()) end
+function os_api.epoch(where) return math.floor(where == "utc" and now() or os_api.clock() * 72000) end
 function os_api.clock() return math.floor((now() - first_ms) / 50) * 0.05 end
 function os_api.time() return 12 end
 function os_api.day() return 1 end
@@ -562,19 +562,19 @@ if kind == "turtle" then
     local function there(dx, dy, dz) return ("%d,%d,%d"):format(spot.x + dx, spot.y + dy, spot.z + dz) end
     local function ahead(sign) return STEP[way][1] * sign, 0, STEP[way][3] * sign end
     local function go(dx, dy, dz)
-        act()
         if fuel == 0 then return false, "Out of fuel" end
         if blocks[there(dx, dy, dz)] then return false, "Movement obstructed" end
         spot = { x = spot.x + dx, y = spot.y + dy, z = spot.z + dz }
         fuel = fuel - 1
+        act() -- who asked for it may be gone by now; it has happened all the same
         return true
     end
     function turtle.forward() return go(ahead(1)) end
     function turtle.back() return go(ahead(-1)) end
     function turtle.up() return go(0, 1, 0) end
     function turtle.down() return go(0, -1, 0) end
-    function turtle.turnLeft() act() way = (way + 3) % 4 return true end
-    function turtle.turnRight() act() way = (way + 1) % 4 return true end
+    function turtle.turnLeft() way = (way + 3) % 4 act() return true end
+    function turtle.turnRight() way = (way + 1) % 4 act() return true end
     for suffix, where in pairs({ [""] = function() return ahead(1) end, Up = function() return 0, 1, 0 end,
         Down = function() return 0, -1, 0 end }) do
         turtle["dig" .. suffix] = function()

@@ -3,8 +3,8 @@
 //     node lua_client.mjs ws-VERSION [client | hub]…
 //
 // `client` drives it from a hub that is made here, in accelerated time; `hub` installs it from the real hub beside which
-// this runs (NEXUS_LINK, NEXUS_MCP, NEXUS_KEY) and drives it through MCP. Without a word: both, if there is a hub.
-// NEXUS_LUA and NEXUS_INSTALL name other files to test in their place.
+// this runs (NEXUS_LINKS, NEXUS_MCP, NEXUS_KEY) and drives it through MCP. Without a word: both, if there is a hub.
+// NEXUS_LUA and NEXUS_INSTALL name other files to test in their place, to see that a check can fail.
 
 import { readdirSync, readFileSync } from 'node:fs';
 import { createServer } from 'node:http';
@@ -252,7 +252,7 @@ async function greeting() {
 
 async function lua() {
     const hub = await Hub.start();
-    const made = computer(hub, { label: 'lua' });
+    const made = computer(hub, { label: 'lua' }, { speed: 4 });
     const link = await hub.link();
     await promise('lua.run: an expression gives its values', async () => {
         same(await link.lua('1 + 1, "two", nil, true, {1, 2}, {a = {}}'),
@@ -294,22 +294,25 @@ async function lua() {
         const told = await link.lua('print("on it") sleep(1000)', { timeout: 2 });
         same(told, { output: 'on it\n', outputCut: false, results: [], error: 'stopped after 2 s' });
     });
+    const spinner = computer(hub, { label: 'spinner' }); // in faster time than the rest: it is to waste seconds of it
+    const busy = await hub.link(link);
     await promise('lua.run: code that never yields is stopped, and the computer lives', async () => {
         for (const code of ['while true do end', 'while true do pcall(function() while true do end end) end',
             'coroutine.wrap(function() while true do end end)()', 'print(1) sleep(0.1) repeat until false']) {
-            const told = await link.lua(code, { timeout: 60 });
+            const told = await busy.lua(code, { timeout: 60 });
             ensure(told.error.includes('without yielding'), [code, told]);
         }
-        same(await link.get('ping'), 'pong from 12 (Label: lua)');
-        same(made.overruns, []);
+        same(await busy.get('ping'), 'pong from 12 (Label: spinner)');
+        same(spinner.overruns, []);
     });
     await promise('lua.run: two that spin at once are both stopped, within what CC allows', async () => {
-        const ids = [1, 2, 3].map(() => link.begin('lua.run', { code: 'os.pullEvent("go") while true do end', timeout: 60 }));
-        await link.get('ping');
-        made.event('go');
-        for (const id of ids) ensure((await link.answer(id)).result.error.includes('without yielding'), id);
-        same(made.overruns, []);
+        const ids = [1, 2, 3].map(() => busy.begin('lua.run', { code: 'os.pullEvent("go") while true do end', timeout: 60 }));
+        await busy.get('ping');
+        spinner.event('go');
+        for (const id of ids) ensure((await busy.answer(id)).result.error.includes('without yielding'), id);
+        same(spinner.overruns, []);
     });
+    await spinner.kill();
     await promise('lua.run: output is cut at 48,000 bytes, never within a letter', async () => {
         const told = await link.lua('print(("x"):rep(50000))');
         same([told.output.length, told.outputCut], [48000, true]);
@@ -565,7 +568,7 @@ async function turtles() {
         await step('forward');
     });
     await promise('turtle: what does not work is no error, but says why', async () => {
-        same(await step('forward'), { ok: false, reason: 'Movement obstructed', fuel: 43, position: { x: 102, y: 64, z: -20 }, facing: 'east', selected: 1 });
+        same(await step('forward'), { ok: false, reason: 'Movement obstructed', fuel: 44, position: { x: 102, y: 64, z: -20 }, facing: 'east', selected: 1 });
         const { ok, reason } = await step('craft');
         same([ok, reason], [false, 'needs a crafting table']);
         same((await step('attack')).reason, 'Nothing to attack here');
@@ -583,7 +586,7 @@ async function turtles() {
         same((await step('inventory')).result, { selected: 2, slots: [{ slot: 1, name: 'minecraft:coal', count: 3 },
             { slot: 2, name: 'minecraft:cobblestone', count: 59 }, { slot: 3, name: 'minecraft:cobblestone', count: 1 }] });
         await step('select', { slot: 1 });
-        same((await step('refuel', { count: 2 })).fuel, 203);
+        same((await step('refuel', { count: 2 })).fuel, 204);
         same((await step('transferTo', { slot: 5 })).ok, true);
         await step('select', { slot: 2 });
         await step('drop', { count: 9 });
@@ -667,7 +670,7 @@ async function odd() {
         same(made.screen.filter((line) => line.includes('that was odd')).length, 1);
     });
     await promise('a flood that overflows the queue of events does not end it', async () => {
-        const busy = link.begin('lua.run', { code: 'os.pullEvent("go") local t = os.epoch() while os.epoch() - t < 4000 do end', timeout: 60 });
+        const busy = link.begin('lua.run', { code: 'os.pullEvent("go") local t = os.epoch("utc") while os.epoch("utc") - t < 4000 do end', timeout: 60 });
         await link.get('ping');
         made.event('go');
         for (let i = 0; i < 3000; i++) link.tell({ type: 'request', id: `req-flood-${i}`, method: 'ping' });
@@ -697,7 +700,7 @@ async function links() {
         link.ws.terminate();
         const next = await hub.link(link);
         same(next.hellos[0].computerLabel, 'link');
-        ensure(seconds(next.hellos[0].at - link.closed.at) < 6, seconds(next.hellos[0].at - link.closed.at));
+        ensure(seconds(next.hellos[0].at - link.closed.at) < 12, seconds(next.hellos[0].at - link.closed.at));
         await shows(made, 'lost');
         link = next;
     });
@@ -706,7 +709,7 @@ async function links() {
             link.ws.close(code, 'no');
             const next = await hub.link(link);
             const waited = seconds(next.hellos[0].at - link.closed.at);
-            ensure(waited > 22 && waited < 36, waited);
+            ensure(waited > 22 && waited < 45, waited);
             await shows(made, code === 4003 ? 'the token was refused' : 'linked as 12 (link)');
             link = next;
         });
@@ -715,7 +718,7 @@ async function links() {
         await link.lua('sleep(12)', { timeout: 60 });
         link.ws.close();
         const next = await hub.link(link);
-        ensure(seconds(next.hellos[0].at - link.closed.at) < 6, 'too late');
+        ensure(seconds(next.hellos[0].at - link.closed.at) < 12, 'too late');
         link = next;
     });
     await promise('after 90 s of silence it says hello again, on the same link', async () => {
@@ -723,7 +726,7 @@ async function links() {
         const from = Date.now();
         await until('a second hello', () => link.hellos.length > 1);
         const waited = seconds(link.hellos[1].at - from);
-        ensure(waited > 88 && waited < 100, waited);
+        ensure(waited > 88 && waited < 115, waited);
         same(link.closed, null);
     });
     await promise('if that is not answered within 10 s it links anew', async () => {
@@ -732,7 +735,7 @@ async function links() {
         const next = await hub.link(link);
         hub.greets = true;
         const waited = seconds(next.hellos[0].at - link.hellos.at(-1).at);
-        ensure(waited > 9 && waited < 20, waited);
+        ensure(waited > 9 && waited < 28, waited);
         ensure(link.closed, 'the old link is still there');
         link = next;
         await until('greeted', () => hub.links.at(-1).hellos.length);
@@ -760,9 +763,9 @@ async function links() {
         const times = hub.upgrades.slice(from, from + 8).map(({ at }) => at);
         const gaps = times.slice(1).map((at, i) => seconds(at - times[i]));
         [2, 4, 8, 16, 30, 30, 30].forEach((most, i) =>
-            ensure(gaps[i] > most * 0.7 && gaps[i] < most + 3, `gap ${i} is ${gaps[i]}; all: ${gaps}`));
-        const lines = made.screen.filter((line) => line.includes('no link to'));
-        ensure(lines.length <= 2, lines);
+            ensure(gaps[i] > most * 0.7 && gaps[i] < most + 10, `gap ${i} is ${gaps[i]}; all: ${gaps}`));
+        const lines = made.screen.filter((line) => line.includes('Could not connect'));
+        same(lines.length, 1);
         hub.refuses = false;
         link = await hub.link(link);
         same(await link.get('ping'), 'pong from 12 (Label: link)');
@@ -852,13 +855,19 @@ async function programs() {
         await made.kill();
     });
     await promise('a program that loads it while a tab has the link waits, and takes over when that ends', async () => {
-        const made = computer(hub, { files: { 'main.lua': `
-            shell.openTab("nexus")
-            sleep(1)
-            parallel.waitForAny(require("nexus").run, function() os.pullEvent("x") end)` } }, { speed: 30 });
+        const made = computer(hub, { files: {
+            'tab.lua': 'local n = require("nexus") parallel.waitForAny(n.run, function() os.pullEvent("finish") end) n.stop()',
+            'main.lua': `
+                shell.openTab("tab")
+                sleep(1)
+                parallel.waitForAny(require("nexus").run, function() os.pullEvent("x") end)`,
+        } }, { speed: 30 });
         const link = await next();
-        await link.lua('sleep(2)');
+        await link.lua('sleep(20)', { timeout: 30 });
         same(hub.links.filter(({ closed }) => !closed).length, 1);
+        made.event('finish');
+        await until('the first link to close', () => link.closed);
+        same((await (await next()).lua('3')).results, [3]);
         await made.kill();
     });
     hub.end();

@@ -7,6 +7,8 @@
 pub mod ascii;
 pub mod computer;
 pub mod frame;
+#[doc(hidden)]
+pub mod fuzz;
 mod link;
 pub mod links;
 pub mod listener;

@@ -15,6 +15,7 @@ use serde_json::value::RawValue;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
+use tokio::task::consume_budget;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
@@ -153,6 +154,8 @@ impl Link {
                 return Stage::Greeted;
             }
             let interest = if wants_to_write { Interest::READABLE | Interest::WRITABLE } else { Interest::READABLE };
+            // Neither of them gives others their turn while a computer sends faster than it is read.
+            consume_budget().await;
             let ready = tokio::select! {
                 ready = self.socket.ready(interest) => ready,
                 () = self.changed.notified() => continue,
@@ -405,6 +408,7 @@ impl Link {
                     let _ = shutdown(&self.socket, Shutdown::Write);
                 }
                 let interest = if sends { Interest::READABLE | Interest::WRITABLE } else { Interest::READABLE };
+                consume_budget().await;
                 if self.socket.ready(interest).await.is_err() || self.drain().is_err() {
                     return;
                 }
@@ -464,3 +468,6 @@ struct Inbox {
     rest: Vec<u8>,
     assembly: Assembly,
 }
+
+#[cfg(test)]
+mod tests;

@@ -76,10 +76,10 @@ pub enum LinkError {
     TooLong { bytes: usize },
     #[error("computer {name} refused; the computer said: {words}")]
     Refused { name: String, words: String },
-    #[error("computer {name} answered with something else than what was asked for: {reason}")]
-    Odd { name: String, reason: String },
-    #[error("computer {name} did not do it: {why}")]
-    Lost { name: String, why: &'static str, silent: bool },
+    #[error("computer {name} answered with something else than what was asked for")]
+    Odd { name: String },
+    #[error("no answer of computer {name}: {why}")]
+    Lost { name: String, why: &'static str, unsure: bool },
 }
 
 impl From<LinkError> for ToolError {
@@ -93,9 +93,9 @@ impl From<LinkError> for ToolError {
                 Self::refused(error).hint(install)
             }
             LinkError::TooLong { .. } => Self::refused(error).hint("send less, or in parts"),
-            LinkError::Lost { silent: true, .. } => Self::failed(error)
+            LinkError::Lost { unsure: true, .. } | LinkError::Odd { .. } => Self::failed(error)
                 .hint("perhaps it was done all the same; `list_computers` tells whether the computer still answers"),
-            LinkError::Refused { .. } | LinkError::Odd { .. } | LinkError::Lost { .. } => Self::failed(error),
+            LinkError::Refused { .. } | LinkError::Lost { .. } => Self::failed(error),
         }
     }
 }
@@ -205,14 +205,15 @@ impl Links {
         let name = || seen.computer.name();
         match outcome {
             Outcome::Answer(answer) => serde_json::from_str(answer.get())
-                .map_err(|error| LinkError::Odd { name: name(), reason: error.to_string() }),
+                // Without the reason: it may quote the computer in the hub's voice.
+                .map_err(|_| LinkError::Odd { name: name() }),
             Outcome::Refused(words) if words.is_empty() => {
-                Err(LinkError::Lost { name: name(), why: "it refused, and did not say why", silent: false })
+                Err(LinkError::Lost { name: name(), why: "it refused, and did not say why", unsure: false })
             }
             Outcome::Refused(words) => Err(LinkError::Refused { name: name(), words }),
             lost => {
-                let silent = matches!(lost, Outcome::Silent | Outcome::Gone | Outcome::Replaced);
-                Err(LinkError::Lost { name: name(), why: lost.told(), silent })
+                let unsure = !matches!(lost, Outcome::Stopped | Outcome::Busy);
+                Err(LinkError::Lost { name: name(), why: lost.told(), unsure })
             }
         }
     }

@@ -11,7 +11,7 @@ use nexus_core::tasks::Tasks;
 use parking_lot::Mutex;
 use secrecy::{ExposeSecret, SecretString};
 use subtle::ConstantTimeEq;
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 use tokio_util::sync::CancellationToken;
@@ -28,6 +28,8 @@ const MOST_STRANGERS: usize = 1024;
 const MOST_STRANGERS_OF_ONE: usize = 512;
 /// A stranger has this long for the head of its request, and to take the answer.
 const HEAD_PATIENCE: Duration = Duration::from_secs(10);
+/// Who got another answer than a link has this long to read it.
+const LINGER: Duration = Duration::from_secs(2);
 /// Links are pinged every 30 s, a thirtieth of them each second.
 const GROUPS: u64 = 30;
 /// How long links have for their last words when the hub ends.
@@ -191,20 +193,20 @@ async fn let_in(hall: &Entrance, from: IpAddr, mut socket: TcpStream) -> Option<
         Ok(Err(None)) | Err(_) => return None,
         Ok(Err(Some(refusal))) => {
             registry.refused(from, refusal.why);
-            answer(&mut socket, &refusal.render()).await;
+            part(socket, &refusal.render()).await;
             return None;
         }
     };
     if door.token.is_none() && !is_private(from) {
         registry.refused(from, "not a private address, and no token is set");
         let text = "computers are let in from private networks only, unless the hub has a CC_LINK_TOKEN\n";
-        answer(&mut socket, &Refusal::new(403, "Forbidden", text).render()).await;
+        part(socket, &Refusal::new(403, "Forbidden", text).render()).await;
         return None;
     }
     match asked {
         Asked::Page { path, host, method } => {
             let host = host.unwrap_or_else(|| door.address.to_string());
-            answer(&mut socket, &pages::page(&path, method, &host, door.token.is_some())).await;
+            part(socket, &pages::page(&path, method, &host, door.token.is_some())).await;
             None
         }
         Asked::Upgrade { accept, token, rest } => {
@@ -212,7 +214,7 @@ async fn let_in(hall: &Entrance, from: IpAddr, mut socket: TcpStream) -> Option<
                 (Some(expected), Some(said)) if !expected.is(said.as_bytes()) => {
                     registry.refused(from, "a wrong token");
                     let text = "the token is wrong; it is the hub's CC_LINK_TOKEN\n";
-                    answer(&mut socket, &Refusal::new(401, "Unauthorized", text).render()).await;
+                    part(socket, &Refusal::new(401, "Unauthorized", text).render()).await;
                     return None;
                 }
                 (Some(_), None) => false,
@@ -230,6 +232,17 @@ async fn let_in(hall: &Entrance, from: IpAddr, mut socket: TcpStream) -> Option<
 /// Whether it was sent.
 async fn answer(socket: &mut TcpStream, bytes: &[u8]) -> bool {
     matches!(timeout(HEAD_PATIENCE, socket.write_all(bytes)).await, Ok(Ok(())))
+}
+
+/// Answers and hangs up. What still comes is read for a moment: a socket that is closed over unread bytes takes its last
+/// words back.
+async fn part(mut socket: TcpStream, bytes: &[u8]) {
+    if !answer(&mut socket, bytes).await || socket.shutdown().await.is_err() {
+        return;
+    }
+    let mut rest = [0; 512];
+    let unread = async { while matches!(socket.read(&mut rest).await, Ok(1..)) {} };
+    let _ = timeout(LINGER, unread).await;
 }
 
 /// This machine, the networks that are nobody's, those between a carrier and its customers, and a cable between two.

@@ -80,6 +80,10 @@ struct Raw<'a> {
 pub fn parse(payload: &[u8]) -> Result<Message<'_>, Fault> {
     // As text first: a raw value is not looked at for letters that are none.
     let text = std::str::from_utf8(payload).map_err(|_| NOT_JSON)?;
+    // An array of the same values in the same order would do for serde.
+    if !text.trim_start().starts_with('{') {
+        return Err(NOT_JSON);
+    }
     let raw: Raw<'_> = serde_json::from_str(text).map_err(|_| NOT_JSON)?;
     match raw.kind.map(RawValue::get) {
         Some(r#""response""#) => response(&raw),
@@ -238,6 +242,7 @@ mod tests {
             ("", NOT_JSON.0),
             ("{", NOT_JSON.0),
             ("[]", NOT_JSON.0),
+            (r#"["hello",null,null,null,null,9]"#, NOT_JSON.0),
             ("null", NOT_JSON.0),
             ("{}", NOT_JSON.0),
             (r#"{"type":7}"#, NOT_JSON.0),

@@ -107,6 +107,10 @@ impl Registry {
         let computer = Arc::new(computer);
         let mut linked = self.linked.lock();
         let known = linked.by_serial.contains_key(&link.serial);
+        // Its place was taken while this hello was on its way, and it is being sent away.
+        if !known && link.is_greeted() {
+            return Ok(());
+        }
         if !known && linked.by_address.len() >= MOST_LINKS && !linked.by_address.contains_key(&computer.address) {
             return Err(Fault("too many computers are linked; try again later"));
         }

@@ -88,7 +88,7 @@ pub async fn read(socket: &mut TcpStream) -> Result<Asked, Option<Refusal>> {
 }
 
 /// None: more has to come.
-fn head(bytes: &[u8]) -> Result<Option<Asked>, Refusal> {
+pub fn head(bytes: &[u8]) -> Result<Option<Asked>, Refusal> {
     let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
     let mut request = httparse::Request::new(&mut headers);
     let length = match request.parse(bytes) {

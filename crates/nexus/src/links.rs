@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow};
 use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, join};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -127,16 +127,22 @@ pub fn start(
         }
     };
     let address = listener.as_ref().map(TcpListener::local_addr).transpose()?;
-    if let (Some(listener), Some(address)) = (listener, address) {
-        let token = loaded.config.environment.link_token.as_ref();
-        let door = Door::new(address, token.map(|token| token.expose()));
-        tasks.spawn("links", links.clone().listen(listener, door, tasks.clone(), over.clone()));
-    }
-    let (links, loaded, stop) = (links.clone(), loaded.clone(), tasks.stopping());
-    tasks.spawn("the next holder's links", async move {
-        if stop.run_until_cancelled(over.cancelled()).await.is_some() {
-            stand_beside(&links, &loaded);
-        }
+    let token = loaded.config.environment.link_token.as_ref();
+    let door = address.map(|address| Door::new(address, token.map(|token| token.expose())));
+    let (links, loaded, inside) = (links.clone(), loaded.clone(), tasks.clone());
+    tasks.spawn("links", async move {
+        let stop = inside.stopping();
+        let listening = async {
+            if let (Some(listener), Some(door)) = (listener, door) {
+                links.clone().listen(listener, door, inside, over.clone()).await;
+            }
+        };
+        let giving_way = async {
+            if stop.run_until_cancelled(over.cancelled()).await.is_some() {
+                stand_beside(&links, &loaded);
+            }
+        };
+        join(listening, giving_way).await;
     });
     Ok(address)
 }

@@ -1,5 +1,6 @@
 //! A computer in one line of a reply. All of it is from the registry: what a computer answers is not repeated.
 
+use std::fmt::Write;
 use std::sync::Arc;
 
 use nexus_core::prelude::*;
@@ -43,8 +44,7 @@ impl Named {
     /// `12 (Label: base-turtle)`.
     pub fn write(&self, line: &mut String) {
         let or_null = |name: &Option<Arc<str>>, line: &mut String| line.push_str(name.as_deref().unwrap_or("null"));
-        push_number(self.id, line);
-        line.push_str(" (Label: ");
+        let _ = write!(line, "{} (Label: ", self.id);
         or_null(&self.label, line);
         if self.clashes {
             line.push_str(", World: ");
@@ -52,21 +52,6 @@ impl Named {
         }
         line.push(')');
     }
-}
-
-/// Digits alone: thousands of lines are not worth the machinery of `format!`.
-pub fn push_number(mut number: u64, line: &mut String) {
-    let mut digits = [0_u8; 20];
-    let mut first = digits.len();
-    loop {
-        first -= 1;
-        digits[first] = b'0' + u8::try_from(number % 10).unwrap_or_default();
-        number /= 10;
-        if number == 0 {
-            break;
-        }
-    }
-    line.extend(digits[first..].iter().map(|digit| char::from(*digit)));
 }
 
 /// Why there is no answer, in a word of ours.

@@ -1,8 +1,10 @@
 //! `stop_computers`: whatever runs on any computer ends, now.
 
+use std::fmt::Write;
+
 use nexus_core::prelude::*;
 
-use super::line::{Came, LINE, Named, Reason, push_number};
+use super::line::{Came, LINE, Named, Reason};
 use super::said::{Maybe, Whole};
 use crate::links::Links;
 use crate::round::Outcome;
@@ -87,8 +89,7 @@ impl Stop {
             });
             stopped.named.write(&mut lines);
             if let Some(ended) = stopped.ended {
-                lines.push_str(": ended ");
-                push_number(ended, &mut lines);
+                let _ = write!(lines, ": ended {ended}");
             }
         }
         lines

@@ -103,7 +103,7 @@ async fn a_refusal_comes_with_its_words_cleaned_and_cut() {
         (json!({ "error": "unknown method" }), "unknown method"),
         (json!({ "error": "two\nlines \u{1b}[31m" }), "two lines"),
         (json!({}), ""),
-        (json!({ "error": null }), "null"),
+        (json!({ "error": null }), ""),
         (json!({ "error": { "code": 7 } }), r#"{"code":7}"#),
     ] {
         let asking = hub.ask_one(1, Question::new("dance", LONG)).await;

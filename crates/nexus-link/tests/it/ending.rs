@@ -73,7 +73,7 @@ async fn strangers_are_sent_away_at_the_end_and_cannot_link_after_it() {
     assert_eq!(hub.links.counts().computers, 0);
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn who_says_hello_while_the_listener_ends_is_sent_away() {
     for round in 0..20 {
         let hub = Hub::start().await;

@@ -43,7 +43,7 @@ async fn the_same_id_in_another_world_is_another_computer() {
     assert_eq!(words, ["n", "c", "s"]);
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn who_was_replaced_cannot_take_the_place_back_with_what_it_had_sent() {
     let hub = Hub::start().await;
     for round in 0..20 {

@@ -35,7 +35,7 @@ async fn a_new_key_works_at_once_and_a_revoked_one_no_longer() {
 async fn a_new_key_sees_only_the_tools_it_was_made_for() {
     let hub = Hub::start().await;
     let key = made(&hub, &["reader", "--allow", "read_*", "--allow", "get_env", "--deny", "read_output"]).await;
-    assert_eq!(hub.modern(&key).tools().await, ["get_env", "read_file", "read_upstream_log"]);
+    assert_eq!(hub.modern(&key).tools().await, ["get_env", "read_computer_file", "read_file", "read_upstream_log"]);
 }
 
 #[tokio::test]

@@ -156,8 +156,16 @@ async fn a_tool_that_a_key_may_not_use_is_unlisted_and_unknown() {
     let hub =
         Hub::start().key("reader", "allow: ['read_*', 'get_*'], deny: [get_env]").key("nobody", "allow: []").await;
     for reader in hub.both(&secret("reader")).await {
-        let allowed =
-            ["get_audit_log", "get_session_info", "get_task", "read_file", "read_output", "read_upstream_log"];
+        let allowed = [
+            "get_audit_log",
+            "get_redstone",
+            "get_session_info",
+            "get_task",
+            "read_computer_file",
+            "read_file",
+            "read_output",
+            "read_upstream_log",
+        ];
         assert_eq!(reader.tools().await, allowed);
         for hidden in ["get_env", "run_command", "list_directory"] {
             let refused = reader.send("tools/call", json!({ "name": hidden, "arguments": {} })).await;

@@ -17,6 +17,7 @@ mod gate;
 mod hardening;
 mod key_command;
 mod keys;
+mod links;
 mod loki;
 mod operator;
 mod panics;

@@ -3,6 +3,7 @@
 pub mod agents;
 mod audit;
 mod client;
+pub mod computers;
 mod http;
 pub mod loki;
 mod program;

@@ -13,6 +13,8 @@ use super::within;
 
 /// One run of the program.
 pub struct Program {
+    /// What starts it, in place of the test itself.
+    launcher: Vec<String>,
     args: Vec<String>,
     env: Vec<(String, String)>,
     current_dir: Option<PathBuf>,
@@ -44,7 +46,8 @@ impl Program {
     /// With nothing in its environment but `PATH`.
     pub fn bare(args: &[&str]) -> Self {
         let env = vec![("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned())];
-        Self { args: args.iter().map(ToString::to_string).collect(), env, current_dir: None }
+        let args = args.iter().map(ToString::to_string).collect();
+        Self { launcher: Vec::new(), args, env, current_dir: None }
     }
 
     pub fn data(self, folder: &Path) -> Self {
@@ -70,10 +73,17 @@ impl Program {
         self
     }
 
+    /// Started by another program, which takes its place: the program and its arguments follow behind these.
+    pub fn launched_by(mut self, launcher: &[&str]) -> Self {
+        self.launcher = launcher.iter().map(ToString::to_string).collect();
+        self
+    }
+
     #[allow(clippy::disallowed_methods, reason = "the tests' one way to start a process")]
     pub fn command(&self) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_nexus"));
-        command.args(&self.args).env_clear().envs(self.env.iter().cloned());
+        let mut words = self.launcher.iter().map(String::as_str).chain([env!("CARGO_BIN_EXE_nexus")]);
+        let mut command = Command::new(words.next().unwrap_or_default());
+        command.args(words).args(&self.args).env_clear().envs(self.env.iter().cloned());
         if let Some(folder) = &self.current_dir {
             command.current_dir(folder);
         }

