@@ -93,7 +93,7 @@ if not http.websocketAsync then
     error("Nexus is not installed: websockets are turned off on this server (http.websocket_enabled)", 0)
 end
 local text = fetched("http://" .. ADDRESS .. "/nexus.lua")
-if TOKEN_NEEDED and not token and not settings.get("nexus.token") then
+if TOKEN_NEEDED and not token and (settings.get("nexus.token") or "") == "" then
     write("Token: ")
     token = read("*")
     if token == "" then error("Nexus is not installed: it needs the token (CC_LINK_TOKEN of the hub)", 0) end

@@ -1,6 +1,9 @@
 //! One connection of a computer. Whoever asks writes straight to the socket; the link's own task reads, and sends what
 //! the socket did not take at once. So a slow computer holds up nobody, and an idle one costs little.
 
+mod asking;
+mod sending;
+
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -10,8 +13,6 @@ use std::time::Duration;
 use jiff::Timestamp;
 use nexus_core::clock;
 use parking_lot::Mutex;
-use rustix::net::{Shutdown, shutdown};
-use serde_json::value::RawValue;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
@@ -20,24 +21,16 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::computer::Computer;
-use crate::frame::{self, Assembly, Broken, LARGEST_OUT, Message, code};
+use crate::frame::{self, Assembly, Broken, Message, code};
 use crate::listener::Token;
-use crate::protocol::{self, Fault, Hello, Said};
+use crate::protocol::{self, Fault, Hello};
 use crate::registry::{Registry, Seen, Target};
 use crate::round::{Outcome, Owed};
 
-/// Answers that a computer may owe at once.
-const MOST_OWED: usize = 64;
-/// Bytes that wait for a slow computer.
-const MOST_UNSENT: usize = 2 * LARGEST_OUT;
 /// Bad frames in a row after which a computer is sent away.
 const MOST_FAULTS: u32 = 256;
 /// A stranger has this long to say who it is.
 pub const HELLO_PATIENCE: Duration = Duration::from_secs(10);
-/// How long a closed link waits for the other side to have read why.
-const LAST_WORDS: Duration = Duration::from_secs(2);
-/// Pings without an answer after which a link is dead.
-const MOST_MISSED: u8 = 2;
 /// What computers are told when the hub ends.
 pub const ENDING: &str = "the hub ends";
 /// Bytes read at a time. On the stack, and never kept while a link waits.
@@ -64,6 +57,8 @@ struct State {
     unsent: Vec<u8>,
     /// Bumped when all computers are stopped.
     stops: u32,
+    /// Bumped when it says hello as another computer.
+    moves: u32,
     missed: u8,
     faults: u32,
     /// Why it ends. Nothing is sent after its close frame.
@@ -261,32 +256,6 @@ impl Link {
         }
     }
 
-    fn hear_answer(&self, id: u64, said: Said<'_>, hall: Hall<'_>) {
-        let mut state = self.state.lock();
-        if state.computer.is_none() {
-            drop(state);
-            return self.fault(protocol::HELLO_FIRST, hall);
-        }
-        let Some(at) = state.owed.iter().position(|owed| owed.id == id) else {
-            drop(state);
-            // Nothing is wrong with coming late.
-            hall.registry.tally.late.fetch_add(1, Ordering::Relaxed);
-            return;
-        };
-        let Owed { round, slot, .. } = state.owed.swap_remove(at);
-        state.faults = 0;
-        drop(state);
-        round.settle(
-            slot,
-            match said {
-                Said::Result(result) if result.get().len() > round.largest => Outcome::TooLarge,
-                Said::Result(_) if !round.keeps => Outcome::Answer(RawValue::NULL.to_owned()),
-                Said::Result(result) => Outcome::Answer(result.to_owned()),
-                Said::Error(words) => Outcome::Refused(words),
-            },
-        );
-    }
-
     /// Counts what could not be understood, and tells the computer, as long as it listens.
     fn fault(&self, fault: Fault, hall: Hall<'_>) {
         hall.registry.tally.faults.fetch_add(1, Ordering::Relaxed);
@@ -301,139 +270,19 @@ impl Link {
         }
     }
 
-    fn say(&self, frame: &[u8]) {
-        self.put(&mut self.state.lock(), frame);
-    }
-
-    /// Sends, or keeps for later what the socket does not take. False: nothing more can be kept.
-    fn put(&self, state: &mut State, frame: &[u8]) -> bool {
-        if state.closing.is_some() || state.unsent.len() + frame.len() > MOST_UNSENT {
-            return false;
-        }
-        let sent = match state.unsent.is_empty() {
-            true => self.socket.try_write(frame).unwrap_or_default(), // the reader sees it if the socket is broken
-            false => 0,
-        };
-        if let Some(rest @ [_, ..]) = frame.get(sent..) {
-            state.unsent.extend_from_slice(rest);
-            self.changed.notify_one();
-        }
-        true
-    }
-
-    fn send_unsent(&self) {
-        let mut state = self.state.lock();
-        while !state.unsent.is_empty() {
-            match self.socket.try_write(&state.unsent) {
-                Ok(0) | Err(_) => return,
-                Ok(sent) if sent == state.unsent.len() => state.unsent = Vec::new(),
-                Ok(sent) => drop(state.unsent.drain(..sent)),
-            }
-        }
-    }
-
-    /// Asks. What comes of it is told to the round, unless it could not even be sent.
-    pub fn request(&self, target: Target, owed: Owed, frame: &[u8]) -> Result<(), Outcome> {
-        let mut state = self.state.lock();
-        if state.closing.is_some() {
-            return Err(Outcome::Gone);
-        }
-        if owed.round.is_work && state.stops != target.stops {
-            return Err(Outcome::Stopped);
-        }
-        if state.owed.len() >= MOST_OWED || state.unsent.len() + frame.len() > MOST_UNSENT {
-            return Err(Outcome::Busy);
-        }
-        state.owed.push(owed);
-        self.put(&mut state, frame);
-        Ok(())
-    }
-
-    /// Nobody waits for that answer any more.
-    pub fn take_back(&self, id: u64, tells: bool) {
-        let mut state = self.state.lock();
-        let Some(at) = state.owed.iter().position(|owed| owed.id == id) else { return };
-        state.owed.swap_remove(at);
-        if tells {
-            self.put(&mut state, &protocol::cancel(id));
-        }
-    }
-
-    /// Ends all work that waits, and every chain of work of which this was a part.
-    pub fn stop(&self) {
-        let mut state = self.state.lock();
-        state.stops = state.stops.wrapping_add(1);
-        let (work, rest): (Vec<Owed>, Vec<Owed>) = state.owed.drain(..).partition(|owed| owed.round.is_work);
-        state.owed = rest;
-        drop(state);
-        work.into_iter().for_each(|owed| owed.round.settle(owed.slot, Outcome::Stopped));
-    }
-
-    /// A ping, or the end of a link whose pings went unanswered.
-    pub fn look_after(&self) {
-        let mut state = self.state.lock();
-        if state.missed >= MOST_MISSED {
-            drop(state);
-            return self.close(code::GOING_AWAY, "it did not answer two pings");
-        }
-        state.missed += 1;
-        self.put(&mut state, &frame::ping());
-    }
-
-    /// Ends the link, with a last word to the computer.
-    pub fn close(&self, code: u16, why: &'static str) {
-        let mut state = self.state.lock();
-        if state.closing.is_some() {
-            return;
-        }
-        self.put(&mut state, &frame::close(code, why));
-        state.closing = Some(why);
-        let outcome = if code == code::REPLACED { Outcome::Replaced } else { Outcome::Gone };
-        let owed = std::mem::take(&mut state.owed);
-        drop(state);
-        owed.into_iter().for_each(|owed| owed.round.settle(owed.slot, outcome.clone()));
-        self.changed.notify_one();
-    }
-
-    /// Sends what is left to be said and waits until the other side has closed: a socket that is closed over unread
-    /// bytes takes its last words back.
-    pub async fn farewell(&self) {
-        let mut is_said = false;
-        let farewell = async {
-            loop {
-                self.send_unsent();
-                let sends = !self.state.lock().unsent.is_empty();
-                if !sends && !is_said {
-                    is_said = true;
-                    let _ = shutdown(&self.socket, Shutdown::Write);
-                }
-                let interest = if sends { Interest::READABLE | Interest::WRITABLE } else { Interest::READABLE };
-                consume_budget().await;
-                if self.socket.ready(interest).await.is_err() || self.drain().is_err() {
-                    return;
-                }
-            }
-        };
-        let _ = timeout(LAST_WORDS, farewell).await;
-    }
-
-    /// Reads and forgets. An error: nothing more will come.
-    fn drain(&self) -> Result<(), ()> {
-        match self.socket.try_read(&mut [0; READ]) {
-            Ok(0) => Err(()),
-            Ok(_) => Ok(()),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
-            Err(_) => Err(()),
-        }
-    }
-
     /// Who it is; tells whether that is a new link, or one that says hello again.
     pub fn introduce(&self, computer: &Arc<Computer>) -> Option<Arc<Computer>> {
         let mut state = self.state.lock();
         let before = state.computer.replace(computer.clone());
-        if before.as_ref().is_none_or(|before| before.address != computer.address) {
-            state.since = Some(clock::now());
+        if before.as_ref().is_some_and(|before| before.address == computer.address) {
+            return before;
         }
+        state.since = Some(clock::now());
+        // What was asked of the one it was before is not for the one it is now.
+        state.moves = state.moves.wrapping_add(1);
+        let owed = std::mem::take(&mut state.owed);
+        drop(state);
+        owed.into_iter().for_each(|owed| owed.round.settle(owed.slot, Outcome::Gone));
         before
     }
 
@@ -450,7 +299,7 @@ impl Link {
         let state = self.state.lock();
         Some(Seen {
             computer: state.computer.clone()?,
-            target: Target { link: self.serial, stops: state.stops },
+            target: Target { link: self.serial, stops: state.stops, moves: state.moves },
             since: state.since?,
             heard_s: self.heard_s(),
             from: self.from,

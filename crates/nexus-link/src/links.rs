@@ -80,6 +80,8 @@ pub enum LinkError {
     Odd { name: String },
     #[error("no answer of computer {name}: {why}")]
     Lost { name: String, why: &'static str, unsure: bool },
+    #[error("the caller no longer waits for it")]
+    Unwanted,
 }
 
 impl From<LinkError> for ToolError {
@@ -89,13 +91,14 @@ impl From<LinkError> for ToolError {
             LinkError::Nobody(_) => Self::refused(error).hint("`list_computers` shows those that are linked"),
             LinkError::Ambiguous { .. } => Self::refused(error).hint("name the one you mean just so"),
             LinkError::Cannot { .. } => {
-                let install = "the client that can: `wget run http://HUB:3001/install.lua` at that computer";
+                let install = "install the hub's own client: at that computer, `wget run http://HUB:PORT/install.lua`, with \
+                               the port that computers call (3001, unless the operator chose another)";
                 Self::refused(error).hint(install)
             }
             LinkError::TooLong { .. } => Self::refused(error).hint("send less, or in parts"),
             LinkError::Lost { unsure: true, .. } | LinkError::Odd { .. } => Self::failed(error)
                 .hint("perhaps it was done all the same; `list_computers` tells whether the computer still answers"),
-            LinkError::Refused { .. } | LinkError::Lost { .. } => Self::failed(error),
+            LinkError::Refused { .. } | LinkError::Lost { .. } | LinkError::Unwanted => Self::failed(error),
         }
     }
 }

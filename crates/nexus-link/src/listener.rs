@@ -192,7 +192,7 @@ async fn let_in(hall: &Entrance, from: IpAddr, mut socket: TcpStream) -> Option<
         // Nobody is there to be told.
         Ok(Err(None)) | Err(_) => return None,
         Ok(Err(Some(refusal))) => {
-            registry.refused(from, refusal.why);
+            registry.refused(from, refusal.why.trim_end());
             part(socket, &refusal.render()).await;
             return None;
         }

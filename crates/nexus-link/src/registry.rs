@@ -23,9 +23,23 @@ pub const MOST_LINKS: usize = 20_000;
 /// One very link, not stopped since it was looked up. A chain of requests to it ends when the computer links anew or
 /// all computers are stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "(u64, u32, u32)", into = "(u64, u32, u32)")] // short: thousands of them go to another process
 pub struct Target {
     pub(crate) link: u64,
     pub(crate) stops: u32,
+    pub(crate) moves: u32,
+}
+
+impl From<(u64, u32, u32)> for Target {
+    fn from((link, stops, moves): (u64, u32, u32)) -> Self {
+        Self { link, stops, moves }
+    }
+}
+
+impl From<Target> for (u64, u32, u32) {
+    fn from(Target { link, stops, moves }: Target) -> Self {
+        (link, stops, moves)
+    }
 }
 
 /// A linked computer, as it was when it was looked up.

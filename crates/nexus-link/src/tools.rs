@@ -33,7 +33,7 @@ use serde_json::json;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
 use crate::computer::{Capability, Wanted};
-use crate::links::Links;
+use crate::links::{LinkError, Links};
 
 pub const TOOLS: &[Entry<Links>] = &[
     Entry::of::<probe_computers::ProbeComputers>(),
@@ -73,10 +73,20 @@ fn of_anything(schema: &mut Schema) {
     schema.insert("items".to_owned(), json!({}));
 }
 
-/// Waits for the work and tells the caller every second how long it has taken.
-async fn watched<T>(cx: &CallCx, most: Duration, work: impl Future<Output = T>) -> T {
+/// Waits for a computer as long as the caller does. A write that is cancelled may take a moment to end in order; here
+/// that means to tell the computer now, and to send it nothing more.
+async fn while_wanted<T>(cx: &CallCx, work: impl Future<Output = Result<T, LinkError>>) -> Result<T, LinkError> {
+    cx.cancel.run_until_cancelled(work).await.unwrap_or(Err(LinkError::Unwanted))
+}
+
+/// Waits for the work, while it is wanted, and tells the caller every second how long it has taken.
+async fn watched<T>(
+    cx: &CallCx,
+    most: Duration,
+    work: impl Future<Output = Result<T, LinkError>>,
+) -> Result<T, LinkError> {
     const SECOND: Duration = Duration::from_secs(1);
-    let mut work = pin!(work);
+    let mut work = pin!(while_wanted(cx, work));
     let started = Instant::now();
     let mut seconds = interval_at(started + SECOND, SECOND);
     seconds.set_missed_tick_behavior(MissedTickBehavior::Skip);

@@ -353,7 +353,7 @@ mod tests {
 
     #[test]
     fn a_question_to_all_that_can_be_linked_is_an_order() {
-        let whom = vec![json!({ "link": 1_800_000_000_000_000_u64, "stops": 9999 }); 20_000];
+        let whom = vec![json!([1_800_000_000_000_000_u64, 9999, 9999]); 20_000];
         let order = json!({ "links": { "ask": { "whom": whom, "question": Question::ping(PATIENCE) } } });
         let order: Order = serde_json::from_value(order).unwrap();
         let line = serde_json::to_string(&order).unwrap();

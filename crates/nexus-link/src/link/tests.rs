@@ -5,6 +5,7 @@ use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
+use super::sending::MOST_MISSED;
 use super::*;
 use crate::record::Record;
 

@@ -7,7 +7,7 @@ use nexus_core::prelude::*;
 use serde_json::{Value, json};
 
 use super::get_redstone::{Redstone, Said, Side};
-use super::{MOMENT, meant};
+use super::{MOMENT, meant, while_wanted};
 use crate::computer::{Capability, Wanted};
 use crate::links::Links;
 use crate::round::Question;
@@ -84,10 +84,10 @@ impl Tool<Links> for SetRedstone {
         meant(links, &self.computer, Capability::Redstone)
     }
 
-    async fn run(self, links: &Links, _: &CallCx) -> ToolResult<Redstone> {
+    async fn run(self, links: &Links, cx: &CallCx) -> ToolResult<Redstone> {
         let seen = links.one(&self.computer, Capability::Redstone).await?;
         let question = Question::new("redstone.set", MOMENT).params(self.params());
-        let said = links.ask_one::<Said>(&seen, question).await?;
+        let said = while_wanted(cx, links.ask_one::<Said>(&seen, question)).await?;
         Ok(said.told(seen.computer.name()))
     }
 }

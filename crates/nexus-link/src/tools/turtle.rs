@@ -9,7 +9,7 @@ use nexus_core::prelude::*;
 use serde_json::Value;
 
 use super::said::{self, Facing, Fuel, Maybe, Place, Words};
-use super::{MOMENT, meant};
+use super::{MOMENT, meant, while_wanted};
 use crate::computer::{Capability, Wanted};
 use crate::links::{LinkError, Links};
 use crate::round::Question;
@@ -135,9 +135,9 @@ impl Tool<Links> for Turtle {
         let mut driven = Driven { computer: seen.computer.name(), ..Driven::default() };
         for (at, step) in self.steps.each().enumerate() {
             let question = Question::new("turtle", MOMENT).params(step.params()).largest(LARGEST);
-            let went = match links.ask_one::<Said>(&seen, question).await {
+            let went = match while_wanted(cx, links.ask_one::<Said>(&seen, question)).await {
                 Ok(said) => driven.made(step.action, said),
-                Err(error) if at == 0 => return Err(error.into()),
+                Err(error) if at == 0 || matches!(error, LinkError::Unwanted) => return Err(error.into()),
                 Err(error) => {
                     driven.broke(at, &error);
                     break;

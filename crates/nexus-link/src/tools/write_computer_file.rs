@@ -12,7 +12,7 @@ use serde::de::IgnoredAny;
 use serde_json::json;
 
 use super::given::{ComputerPath, Encoding, one_line};
-use super::{MOMENT, meant};
+use super::{MOMENT, meant, while_wanted};
 use crate::computer::{Capability, Wanted};
 use crate::links::Links;
 use crate::round::Question;
@@ -111,7 +111,7 @@ impl Tool<Links> for WriteComputerFile {
                 "last": place == Place::Last,
             });
             let question = Question::new("files.write", MOMENT).params(params);
-            links.ask_one::<IgnoredAny>(&seen, question).await?;
+            while_wanted(cx, links.ask_one::<IgnoredAny>(&seen, question)).await?;
             let sent = offset + piece.len();
             let message = Some(format!("{sent} of {size} bytes"));
             cx.progress(Progress { done: sent as f64, total: Some(size as f64), message });

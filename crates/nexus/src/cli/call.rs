@@ -65,9 +65,14 @@ impl Call {
     }
 }
 
-/// The structured reply, spread out, with texts as texts; or the plain text.
+/// The tool's own words where it has some; otherwise the structured reply, spread out, with texts as texts.
 fn readable(result: &Value) -> String {
-    let Some(fields) = result["structuredContent"].as_object() else { return format!("{}\n", text_of(result)) };
+    let text = text_of(result);
+    let has_words = !text.is_empty() && serde_json::from_str::<Value>(&text).is_err();
+    let fields = match result["structuredContent"].as_object() {
+        Some(fields) if !has_words => fields,
+        _ => return format!("{text}\n"),
+    };
     let mut out = String::new();
     for (name, value) in fields {
         match value {

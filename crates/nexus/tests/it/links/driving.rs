@@ -17,7 +17,8 @@ async fn computers_are_listed_with_what_they_say_of_themselves() {
     let (hub, mut base) = with_turtle().await;
     let _old = hub.computer(hello(13, "only-ping")).await;
     let mut odd = hub.computer(json!({ "type": "hello", "computerId": 14, "capabilities": ["status", "fly"] })).await;
-    let mut empty = hub.computer(json!({ "type": "hello", "computerId": 15, "capabilities": {}, "world": "sky" })).await;
+    let mut empty =
+        hub.computer(json!({ "type": "hello", "computerId": 15, "capabilities": {}, "world": "sky" })).await;
     let robot = hub.robot();
     let status = json!({
         "kind": "turtle", "label": "base-turtle", "uptime": 12.95, "position": { "x": 1.0, "y": 64, "z": -3 },
@@ -56,8 +57,12 @@ async fn computers_are_listed_with_what_they_say_of_themselves() {
         ])
     );
     assert_eq!(listed["total"], 4);
-    let (some, ()) = join!(robot.does("list_computers", json!({ "label": "BASE" })), base.refuses("status", Value::Null, "no"));
-    assert_eq!((&some["total"], &some["computers"][0]["note"]), (&json!(1), &json!("it did not want to tell its status")));
+    let (some, ()) =
+        join!(robot.does("list_computers", json!({ "label": "BASE" })), base.refuses("status", Value::Null, "no"));
+    assert_eq!(
+        (&some["total"], &some["computers"][0]["note"]),
+        (&json!(1), &json!("it did not want to tell its status"))
+    );
     // Those without status were not asked for it.
     let (_, (), (), ()) = join!(robot.call("probe-computers", json!({})), base.pongs(), odd.pongs(), empty.pongs());
 }
@@ -149,6 +154,23 @@ async fn a_call_that_is_cancelled_or_whose_client_is_gone_is_cancelled_at_the_co
     drop(wire);
     computer.cancelled(&id).await;
     hub.audit_reaches(|rows| rows.iter().filter(|row| row.is("call run_lua allowed cancelled")).count() == 2).await;
+
+    // A chain goes no step further, and a file's next piece is not sent.
+    for (tool, arguments) in [
+        ("turtle", json!({ "computer": 12, "steps": [{ "action": "forward", "times": 50 }] })),
+        ("write_computer_file", json!({ "computer": 12, "path": "a", "content": "x".repeat(500_000) })),
+    ] {
+        let wire = modern.start(&watched(&modern, tool, arguments)).await;
+        let first = computer.heard().await;
+        computer.result(first["id"].as_str().unwrap(), json!({ "ok": true })).await;
+        let second = computer.heard().await;
+        drop(wire);
+        let id = second["id"].as_str().unwrap();
+        computer.cancelled(id).await;
+        computer.result(id, json!({ "ok": true })).await;
+        hub.audit_has(&format!("call {tool} allowed cancelled")).await;
+        let (_, ()) = join!(modern.call("probe-computers", json!({})), computer.pongs());
+    }
 }
 
 #[tokio::test]
@@ -219,8 +241,10 @@ async fn peripherals_are_listed_and_called() {
         computer.answers("peripherals.call", params.clone(), json!({}))
     );
     assert_eq!(called["results"], json!([]));
-    let (called, ()) =
-        join!(robot.call("call_peripheral", plain), computer.refuses("peripherals.call", params, "No such method clear"));
+    let (called, ()) = join!(
+        robot.call("call_peripheral", plain),
+        computer.refuses("peripherals.call", params, "No such method clear")
+    );
     assert!(failure(&called).contains("the computer said: No such method clear"), "{called}");
 }
 
@@ -270,10 +294,7 @@ async fn a_computer_is_found_by_number_label_and_world_or_it_is_said_why_not() {
     let robot = hub.robot();
     let look = |computer: Value| robot.call("list_peripherals", json!({ "computer": computer }));
     let none = json!({ "peripherals": [] });
-    let (found, ()) = join!(
-        look(json!("survival/12")),
-        first.answers("peripherals.list", Value::Null, none.clone())
-    );
+    let (found, ()) = join!(look(json!("survival/12")), first.answers("peripherals.list", Value::Null, none.clone()));
     assert_eq!(found["structuredContent"]["computer"], "12 (twin) of survival", "{found}");
     let (found, ()) = join!(look(json!("creative/12")), second.answers("peripherals.list", Value::Null, none));
     assert_eq!(found["structuredContent"]["computer"], "12 (twin) of creative", "{found}");

@@ -34,7 +34,8 @@ async fn a_call_under_way_is_answered_before_its_computer_is_sent_away() {
     let (mut hub, mut computer) = with_turtle().await;
     let robot = hub.robot();
     let arguments = json!({ "computer": 12, "code": "x" });
-    let mut wire = robot.start(&robot.message("tools/call", json!({ "name": "run_lua", "arguments": arguments }))).await;
+    let mut wire =
+        robot.start(&robot.message("tools/call", json!({ "name": "run_lua", "arguments": arguments }))).await;
     let id = computer.asked("lua.run", json!({ "code": "x", "timeout": 10 })).await;
     hub.terminate();
     hub.says("ending; calls in flight have 10 s").await;

@@ -42,7 +42,8 @@ async fn every_write_waits_for_a_yes_and_reaches_no_computer_before() {
         }
     }
     has_heard_nothing(&hub, &mut computer).await;
-    let rows = hub.audit_reaches(|rows| rows.iter().filter(|row| row.outcome.as_deref() == Some("waiting")).count() == 12);
+    let rows =
+        hub.audit_reaches(|rows| rows.iter().filter(|row| row.outcome.as_deref() == Some("waiting")).count() == 12);
     assert!(rows.await.iter().all(|row| row.event != "begun"));
 }
 
@@ -230,7 +231,11 @@ async fn secrets_on_a_computer_are_hidden_from_the_model() {
     );
     let (driven, ()) = join!(
         robot.call("turtle", json!({ "computer": 12, "steps": [{ "action": "dig" }] })),
-        computer.answers("turtle", json!({ "action": "dig" }), json!({ "ok": false, "reason": leaky, "result": leaky }))
+        computer.answers(
+            "turtle",
+            json!({ "action": "dig" }),
+            json!({ "ok": false, "reason": leaky, "result": leaky })
+        )
     );
     let all = format!("{shown}{ran}{called}{driven}");
     assert!(!all.contains("hunter2") && all.contains("[redacted]"), "{all}");

@@ -74,7 +74,11 @@ async fn a_hub_serves_though_the_usual_port_is_taken_and_its_tools_say_why() {
         let told = failure(&door.call(tool, arguments).await);
         assert!(told.contains("no computers can be reached") && told.contains(why), "{told}");
     }
-    assert!(door.said().contains(&format!("process {} does the background work", hub.id().unwrap())), "{}", door.said());
+    assert!(
+        door.said().contains(&format!("process {} does the background work", hub.id().unwrap())),
+        "{}",
+        door.said()
+    );
     assert_eq!(door.end().await.1, Some(0));
 }
 
@@ -115,7 +119,10 @@ async fn links_can_be_switched_off() {
     assert_eq!(hub.door(), None, "{}", hub.said());
     assert!(!hub.said().contains("links="), "{}", hub.said());
     let health = hub.health().await;
-    assert_eq!((&health["ok"], &health["computers"], &health["links"]["state"]), (&json!(true), &json!(0), &json!("closed")));
+    assert_eq!(
+        (&health["ok"], &health["computers"], &health["links"]["state"]),
+        (&json!(true), &json!(0), &json!("closed"))
+    );
     let robot = hub.robot();
     let mut door = Stdio::legacy(&hub.program(&["stdio"])).await;
     for (tool, arguments) in [
@@ -125,7 +132,10 @@ async fn links_can_be_switched_off() {
         ("stop_computers", json!({})),
     ] {
         let told = failure(&robot.call(tool, arguments.clone()).await);
-        assert!(told.contains("no computers can be reached: links are switched off: `links.enabled`"), "{tool}: {told}");
+        assert!(
+            told.contains("no computers can be reached: links are switched off: `links.enabled`"),
+            "{tool}: {told}"
+        );
         if matches!(tool, "probe-computers" | "list_computers") {
             let told = failure(&door.call(tool, arguments).await);
             assert!(told.contains("links are switched off"), "{tool}: {told}");

@@ -34,7 +34,10 @@ async fn stopping_ends_chains_and_code_on_all_computers_at_once() {
         moving.say(&json!({ "type": "response", "id": step, "ok": false, "error": "stopped" })).await;
         stopped
     });
-    assert_eq!((&driven["structuredContent"]["done"], &driven["structuredContent"]["stopped_at"]), (&json!(1), &json!(2)));
+    assert_eq!(
+        (&driven["structuredContent"]["done"], &driven["structuredContent"]["stopped_at"]),
+        (&json!(1), &json!(2))
+    );
     assert!(driven.to_string().contains("all computers were stopped"), "{driven}");
     assert!(failure(&ran).contains("all computers were stopped"), "{ran}");
     assert_eq!(

@@ -33,7 +33,8 @@ async fn every_step_is_told_with_fuel_position_and_result() {
         let odd = json!({ "ok": true, "fuel": {}, "position": {}, "facing": "inside", "reason": 7 });
         turtle.answers("turtle", json!({ "action": "place", "text": "hällo" }), odd).await;
         turtle.answers("turtle", json!({ "action": "inspect" }), json!({ "ok": true, "result": block })).await;
-        let last = json!({ "ok": true, "result": slots, "fuel": "unlimited", "position": { "x": 1, "y": 64, "z": -3 } });
+        let last =
+            json!({ "ok": true, "result": slots, "fuel": "unlimited", "position": { "x": 1, "y": 64, "z": -3 } });
         turtle.answers("turtle", json!({ "action": "inventory" }), last).await;
     });
     let here = json!({ "x": 1, "y": 64, "z": -3 });
@@ -86,16 +87,18 @@ async fn a_link_that_is_lost_in_the_middle_is_told_with_what_was_done() {
     let (hub, mut turtle) = with_turtle().await;
     let robot = hub.robot();
     let given = steps(json!([{ "action": "up", "times": 5 }]));
-    let (refused, ()) = join!(
-        robot.call("turtle", given.clone()),
-        turtle.refuses("turtle", json!({ "action": "up" }), "stopped")
-    );
+    let (refused, ()) =
+        join!(robot.call("turtle", given.clone()), turtle.refuses("turtle", json!({ "action": "up" }), "stopped"));
     assert!(failure(&refused).contains("the computer said: stopped"), "{refused}");
     let (driven, ()) = join!(robot.does("turtle", given), async {
         turtle.answers("turtle", json!({ "action": "up" }), json!({ "ok": true, "fuel": 9 })).await;
         turtle.asked("turtle", json!({ "action": "up" })).await;
         drop(turtle);
     });
-    assert_eq!((&driven["done"], &driven["stopped_at"], &driven["fuel"]), (&json!(1), &json!(2), &json!(9)), "{driven}");
+    assert_eq!(
+        (&driven["done"], &driven["stopped_at"], &driven["fuel"]),
+        (&json!(1), &json!(2), &json!(9)),
+        "{driven}"
+    );
     assert!(driven["error"].as_str().unwrap().contains("its link was lost"), "{driven}");
 }

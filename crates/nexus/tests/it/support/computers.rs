@@ -4,6 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 
 use futures_util::{SinkExt, StreamExt};
 use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::{WebSocketStream, client_async};
@@ -122,12 +123,15 @@ impl Computer {
         self.next().await.unwrap_or_else(|code| panic!("the hub hung up with {code}"))
     }
 
-    /// The code with which the hub hangs up, next.
+    /// The code with which the hub hangs up, next. The computer hangs up, too.
     pub async fn closed(&mut self) -> u16 {
-        match self.next().await {
+        let code = match self.next().await {
             Err(code) => code,
             Ok(heard) => panic!("it still hears {heard}"),
-        }
+        };
+        assert_eq!(self.next().await, Err(0), "something follows the close");
+        let _ = self.socket.get_mut().shutdown().await;
+        code
     }
 
     /// The next thing is this very request: its id. Without parameters, `params` is null.

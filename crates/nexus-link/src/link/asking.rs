@@ -1,0 +1,86 @@
+//! What is asked of a computer, and what it answers.
+
+use std::sync::atomic::Ordering;
+
+use serde_json::value::RawValue;
+
+use super::sending::MOST_UNSENT;
+use super::{Hall, Link};
+use crate::computer::Capability;
+use crate::protocol::{self, Said};
+use crate::registry::Target;
+use crate::round::{Outcome, Owed};
+
+/// Answers that a computer may owe at once.
+const MOST_OWED: usize = 64;
+
+impl Link {
+    /// Asks. What comes of it is told to the round, unless it could not even be sent.
+    pub fn request(&self, target: Target, owed: Owed, frame: &[u8]) -> Result<(), Outcome> {
+        let mut state = self.state.lock();
+        if state.closing.is_some() || state.moves != target.moves {
+            return Err(Outcome::Gone);
+        }
+        if owed.round.is_work && state.stops != target.stops {
+            return Err(Outcome::Stopped);
+        }
+        if state.owed.len() >= MOST_OWED || state.unsent.len() + frame.len() > MOST_UNSENT {
+            return Err(Outcome::Busy);
+        }
+        state.owed.push(owed);
+        self.put(&mut state, frame);
+        Ok(())
+    }
+
+    pub(super) fn hear_answer(&self, id: u64, said: Said<'_>, hall: Hall<'_>) {
+        let mut state = self.state.lock();
+        if state.computer.is_none() {
+            drop(state);
+            return self.fault(protocol::HELLO_FIRST, hall);
+        }
+        let Some(at) = state.owed.iter().position(|owed| owed.id == id) else {
+            drop(state);
+            // Nothing is wrong with coming late.
+            hall.registry.tally.late.fetch_add(1, Ordering::Relaxed);
+            return;
+        };
+        let Owed { round, slot, .. } = state.owed.swap_remove(at);
+        state.faults = 0;
+        drop(state);
+        round.settle(
+            slot,
+            match said {
+                Said::Result(result) if result.get().len() > round.largest => Outcome::TooLarge,
+                Said::Result(_) if !round.keeps => Outcome::Answer(RawValue::NULL.to_owned()),
+                Said::Result(result) => Outcome::Answer(result.to_owned()),
+                Said::Error(words) => Outcome::Refused(words),
+            },
+        );
+    }
+
+    /// Nobody waits for that answer any more.
+    pub fn take_back(&self, id: u64, tells: bool) {
+        let mut state = self.state.lock();
+        let Some(at) = state.owed.iter().position(|owed| owed.id == id) else { return };
+        state.owed.swap_remove(at);
+        if tells {
+            self.put(&mut state, &protocol::cancel(id));
+        }
+    }
+
+    /// Ends all work that waits, and every chain of work of which this was a part.
+    pub fn stop(&self) {
+        let mut state = self.state.lock();
+        state.stops = state.stops.wrapping_add(1);
+        let (work, rest): (Vec<Owed>, Vec<Owed>) = state.owed.drain(..).partition(|owed| owed.round.is_work);
+        state.owed = rest;
+        // Whoever understands `stop` ends it all by that, and can count.
+        if state.computer.as_ref().is_some_and(|computer| !computer.can(Capability::Stop)) {
+            for owed in &work {
+                self.put(&mut state, &protocol::cancel(owed.id));
+            }
+        }
+        drop(state);
+        work.into_iter().for_each(|owed| owed.round.settle(owed.slot, Outcome::Stopped));
+    }
+}
