@@ -3,7 +3,8 @@
 use serde_json::json;
 use tokio::io::AsyncWriteExt;
 
-use crate::support::{Heard, Hub, Raw, frame, upgrade};
+use crate::support::{Heard, Hub, LONG, Raw, frame, upgrade};
+use nexus_link::{Outcome, Question};
 
 #[tokio::test]
 async fn a_hello_is_answered_with_exactly_hello_ok() {
@@ -114,6 +115,20 @@ async fn hello_with_another_id_moves_the_link() {
     drop(computer);
     crate::support::until("it went", || hub.links.counts().computers == 1).await;
     assert_eq!(hub.names().await, ["1"]);
+}
+
+#[tokio::test]
+async fn what_was_asked_of_one_computer_is_not_asked_of_the_one_its_link_became() {
+    let hub = Hub::start().await;
+    let mut computer = hub.able(1, &["lua"]).await;
+    let chain = hub.target(1).await;
+    let work = hub.ask_one(1, Question::new("lua.run", LONG)).await;
+    computer.request().await;
+    computer.greet(json!({ "type": "hello", "computerId": 2, "capabilities": ["lua"] })).await;
+    assert!(matches!(work.outcome().await, Outcome::Gone));
+    let next = hub.links.ask(vec![chain], Question::new("lua.run", LONG)).await.unwrap();
+    assert!(matches!(next[..], [Outcome::Gone]), "{next:?}");
+    hub.reaches(2, &mut computer).await;
 }
 
 #[tokio::test]

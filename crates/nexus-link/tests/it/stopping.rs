@@ -74,6 +74,17 @@ async fn stop_ends_work_and_chains_of_it_and_reads_go_on() {
 }
 
 #[tokio::test]
+async fn work_of_a_computer_that_knows_no_stop_is_cancelled() {
+    let hub = Hub::start().await;
+    let mut computer = hub.able(1, &["lua"]).await;
+    let work = hub.ask_one(1, Question::new("lua.run", LONG)).await;
+    let (id, _) = computer.request().await;
+    assert!(hub.links.stop().await.unwrap().is_empty());
+    assert!(matches!(work.outcome().await, Outcome::Stopped));
+    assert_eq!(computer.heard().await, json!({ "type": "cancel", "id": id }));
+}
+
+#[tokio::test]
 async fn nobody_to_stop_is_no_error() {
     let hub = Hub::start().await;
     assert!(hub.links.stop().await.unwrap().is_empty());

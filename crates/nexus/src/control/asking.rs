@@ -100,7 +100,9 @@ async fn ask_at(data: &Path, name: &str, order: &Order, patience: Duration) -> R
         }
         stream.write_all(line.as_bytes()).await?;
         let mut answer = String::new();
-        BufReader::new(stream).read_line(&mut answer).await?;
+        if BufReader::new(stream).read_line(&mut answer).await? == 0 {
+            bail!("it hung up before it answered");
+        }
         anyhow::Ok(serde_json::from_str(&answer)?)
     };
     match timeout(patience, asking).await {

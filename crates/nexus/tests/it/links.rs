@@ -5,6 +5,7 @@ mod driving;
 mod ending;
 mod files;
 mod gate;
+mod hostile;
 mod ports;
 mod probing;
 mod stopping;

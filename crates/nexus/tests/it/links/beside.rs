@@ -26,8 +26,8 @@ async fn a_door_alone_lets_computers_in() {
     let mut computer = Computer::dial(address, hello(12, "base-turtle")).await;
     let (probed, ()) = join!(probe(&mut door), computer.pongs());
     assert_eq!(text(&probed), "pong from 12 (Label: base-turtle)");
-    assert_eq!(door.end().await.1, Some(0), "{}", door.said());
-    assert_eq!(computer.closed().await, 1001);
+    let ((_, code), closed) = join!(door.end(), computer.closed());
+    assert_eq!((code, closed), (Some(0), 1001), "{}", door.said());
 }
 
 #[tokio::test]
@@ -110,19 +110,46 @@ async fn whoever_stops_all_stops_what_others_started_through_their_own_doors() {
 }
 
 #[tokio::test]
+async fn a_door_outlives_the_hub_and_finds_the_computers_with_the_next() {
+    let address = free_address();
+    let (host, port) = (address.ip().to_string(), address.port().to_string());
+    let mut hub = Hub::start().env("CC_LINK_HOST", &host).env("CC_LINK_PORT", &port).await;
+    let mut computer = hub.computer(turtle(12, "base-turtle")).await;
+    let mut door = Stdio::legacy(&hub.program(&["stdio"])).await;
+    let (lost, ()) = join!(door.call("list_peripherals", json!({ "computer": 12 })), async {
+        computer.asked("peripherals.list", Value::Null).await;
+        signal(hub.pid, Signal::KILL);
+    });
+    let lost = failure(&lost);
+    assert!(lost.contains("it hung up before it answered"), "{lost}");
+    let gone = failure(&probe(&mut door).await);
+    assert!(gone.contains("`nexus serve` starts a hub that stays"), "{gone}");
+    hub.restart().await;
+    let mut computer = Computer::redial(address, turtle(12, "base-turtle")).await;
+    let (probed, ()) = join!(probe(&mut door), computer.pongs());
+    assert_eq!(text(&probed), "pong from 12 (Label: base-turtle)");
+}
+
+#[tokio::test]
 async fn a_door_that_gives_way_hands_its_computers_over_and_still_reaches_them() {
     let (folder, address) = (TempDir::new().unwrap(), free_address());
     let mut door = Stdio::legacy(&alone(&folder, address)).await;
-    let mut computer = Computer::dial(address, hello(12, "base-turtle")).await;
+    let mut computer = Computer::dial(address, turtle(12, "base-turtle")).await;
     let (probed, ()) = join!(probe(&mut door), computer.pongs());
     assert_eq!(text(&probed), "pong from 12 (Label: base-turtle)");
 
     let (host, port) = (address.ip().to_string(), address.port().to_string());
     let setup = Hub::start().data(&folder.path().join("data")).env("CC_LINK_HOST", &host).env("CC_LINK_PORT", &port);
+    let look = json!({ "name": "list_peripherals", "arguments": { "computer": 12 } });
+    door.send(&rpc(900, "tools/call", &look)).await;
+    computer.asked("peripherals.list", Value::Null).await;
     let (mut hub, mut computer) = join!(setup.into_future(), async {
         assert_eq!(computer.closed().await, 1001);
-        Computer::redial(address, hello(12, "base-turtle")).await
+        Computer::redial(address, turtle(12, "base-turtle")).await
     });
+    let lost = door.next().await.unwrap();
+    assert_eq!(lost["id"], 900, "{lost}");
+    assert!(failure(&lost["result"]).contains("its link was lost"), "{lost}");
     assert_eq!(hub.door(), Some(address), "{}", hub.said());
     hub.has_computers(1).await;
     let (probed, ()) = join!(probe(&mut door), computer.pongs());
@@ -131,8 +158,8 @@ async fn a_door_that_gives_way_hands_its_computers_over_and_still_reaches_them()
     let (probed, ()) = join!(client.call("probe-computers", json!({})), computer.pongs());
     assert_eq!(text(&probed), "pong from 12 (Label: base-turtle)");
 
-    assert_eq!(hub.stop().await.code(), Some(0), "{}", hub.said());
-    assert_eq!(computer.closed().await, 1001);
+    let (status, closed) = join!(hub.stop(), computer.closed());
+    assert_eq!((status.code(), closed), (Some(0), 1001), "{}", hub.said());
     let gone = failure(&probe(&mut door).await);
     assert!(gone.contains("`nexus serve` starts a hub that stays"), "{gone}");
     assert_eq!(door.end().await.1, Some(0));

@@ -8,7 +8,7 @@ use crate::support::computers::{hello, turtle};
 use crate::support::{Client, Hub, finish, rpc};
 
 /// A call that wants to hear how far it is.
-fn watched(client: &Client, tool: &str, arguments: Value) -> Value {
+fn watched(client: &Client, tool: &str, arguments: &Value) -> Value {
     client.message("tools/call", json!({ "name": tool, "arguments": arguments, "_meta": { "progressToken": "t" } }))
 }
 
@@ -149,7 +149,7 @@ async fn a_call_that_is_cancelled_or_whose_client_is_gone_is_cancelled_at_the_co
     computer.cancelled(&id).await;
 
     let modern = hub.robot();
-    let wire = modern.start(&watched(&modern, "run_lua", arguments)).await;
+    let wire = modern.start(&watched(&modern, "run_lua", &arguments)).await;
     let id = computer.asked("lua.run", code).await;
     drop(wire);
     computer.cancelled(&id).await;
@@ -160,7 +160,7 @@ async fn a_call_that_is_cancelled_or_whose_client_is_gone_is_cancelled_at_the_co
         ("turtle", json!({ "computer": 12, "steps": [{ "action": "forward", "times": 50 }] })),
         ("write_computer_file", json!({ "computer": 12, "path": "a", "content": "x".repeat(500_000) })),
     ] {
-        let wire = modern.start(&watched(&modern, tool, arguments)).await;
+        let wire = modern.start(&watched(&modern, tool, &arguments)).await;
         let first = computer.heard().await;
         computer.result(first["id"].as_str().unwrap(), json!({ "ok": true })).await;
         let second = computer.heard().await;
@@ -179,7 +179,7 @@ async fn who_asks_for_progress_hears_it_and_nobody_else_does() {
     let robot = hub.robot();
     let params = json!({ "code": "sleep(2)", "timeout": 9 });
     let arguments = json!({ "computer": 12, "code": "sleep(2)", "timeout": 9 });
-    let mut wire = robot.start(&watched(&robot, "run_lua", arguments.clone())).await;
+    let mut wire = robot.start(&watched(&robot, "run_lua", &arguments)).await;
     let id = computer.asked("lua.run", params.clone()).await;
     assert!(wire.head().await.is_stream());
     let heard = wire.next().await;

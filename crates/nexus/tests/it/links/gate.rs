@@ -171,9 +171,17 @@ async fn computers_need_the_token_and_it_gets_out_by_no_way() {
     }
     let mut hello = turtle(12, "base-turtle");
     hello["token"] = TOKEN.into();
-    let mut computer = Computer::dial(door, hello).await;
+    let mut computer = Computer::dial(door, hello.clone()).await;
     let robot = hub.robot();
     let mut shown = String::new();
+    // Somebody took the one for the other.
+    (hello["computerLabel"], hello["world"]) = (TOKEN.into(), TOKEN.into());
+    let mut mixed_up = Computer::dial(door, hello).await;
+    let (probed, (), ()) = join!(robot.call("probe-computers", json!({})), computer.pongs(), mixed_up.pongs());
+    shown += &probed.to_string();
+    assert!(shown.contains("(Label: [redacted], World: [redacted])"), "{shown}");
+    drop(mixed_up);
+    hub.has_computers(1).await;
     let lua = json!({ "computer": 12, "code": format!("print('{TOKEN}')") });
     let params = json!({ "code": format!("print('{TOKEN}')"), "timeout": 10 });
     let (ran, ()) = join!(
@@ -193,7 +201,7 @@ async fn computers_need_the_token_and_it_gets_out_by_no_way() {
     shown += &computer.heard().await.to_string();
     drop(computer);
     hub.has_computers(0).await;
-    let rows = hub.audit_reaches(|rows| rows.iter().filter(|row| row.event == "link").count() == 5).await;
+    let rows = hub.audit_reaches(|rows| rows.iter().filter(|row| row.event == "link").count() == 7).await;
     let is_refusal = |detail: &str| detail.starts_with("a connection from 127.0.0.1 was refused");
     let refused = rows.iter().filter(|row| row.detail.as_deref().is_some_and(is_refusal)).count();
     assert_eq!((refused, &hub.health().await["links"]["refused"]), (3, &json!(3)), "{rows:#?}");

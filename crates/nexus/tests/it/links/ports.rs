@@ -111,6 +111,11 @@ async fn a_port_that_was_chosen_and_is_taken_ends_the_start_before_a_key_is_show
         assert!(!ran.stderr.contains("nxk_") && !ran.stderr.contains("nexus ready"), "{ran:?}");
         assert!(!data.join("key").exists());
     }
+    let folder = TempDir::new().unwrap();
+    let door = Program::bare(&["stdio"]).data(&folder.path().join("data")).current_dir(folder.path());
+    let ran = door.env("CC_LINK_HOST", &host).env("CC_LINK_PORT", &port).run().await;
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""), "{ran:?}");
+    assert!(ran.stderr.contains(&format!("{address} is taken by another program")), "{ran:?}");
 }
 
 #[tokio::test]

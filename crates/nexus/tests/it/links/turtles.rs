@@ -5,7 +5,7 @@ use tokio::join;
 
 use super::{failure, with_turtle};
 
-fn steps(steps: Value) -> Value {
+fn steps(steps: &Value) -> Value {
     json!({ "computer": 12, "steps": steps })
 }
 
@@ -13,7 +13,7 @@ fn steps(steps: Value) -> Value {
 async fn every_step_is_told_with_fuel_position_and_result() {
     let (hub, mut turtle) = with_turtle().await;
     let robot = hub.robot();
-    let given = steps(json!([
+    let given = steps(&json!([
         { "action": "turnLeft", "times": 2 },
         { "action": "forward" },
         { "action": "drop", "count": 3 },
@@ -61,7 +61,7 @@ async fn the_first_failure_ends_the_chain_unless_it_is_to_go_on() {
     let (hub, mut turtle) = with_turtle().await;
     let robot = hub.robot();
     let failed = json!({ "ok": false, "reason": "Movement obstructed", "fuel": 5 });
-    let mut given = steps(json!([{ "action": "inspect" }, { "action": "forward", "times": 3 }, { "action": "dig" }]));
+    let mut given = steps(&json!([{ "action": "inspect" }, { "action": "forward", "times": 3 }, { "action": "dig" }]));
     let (driven, ()) = join!(robot.does("turtle", given.clone()), async {
         // A look that finds nothing ends nothing.
         let nothing = json!({ "ok": false, "reason": "No block to inspect" });
@@ -86,7 +86,7 @@ async fn the_first_failure_ends_the_chain_unless_it_is_to_go_on() {
 async fn a_link_that_is_lost_in_the_middle_is_told_with_what_was_done() {
     let (hub, mut turtle) = with_turtle().await;
     let robot = hub.robot();
-    let given = steps(json!([{ "action": "up", "times": 5 }]));
+    let given = steps(&json!([{ "action": "up", "times": 5 }]));
     let (refused, ()) =
         join!(robot.call("turtle", given.clone()), turtle.refuses("turtle", json!({ "action": "up" }), "stopped"));
     assert!(failure(&refused).contains("the computer said: stopped"), "{refused}");
@@ -101,4 +101,21 @@ async fn a_link_that_is_lost_in_the_middle_is_told_with_what_was_done() {
         "{driven}"
     );
     assert!(driven["error"].as_str().unwrap().contains("its link was lost"), "{driven}");
+}
+
+#[tokio::test]
+async fn whoever_asks_hears_of_every_step() {
+    let (hub, mut turtle) = with_turtle().await;
+    let robot = hub.robot();
+    let given = steps(&json!([{ "action": "up", "times": 2 }, { "action": "dig" }]));
+    let params = json!({ "name": "turtle", "arguments": given, "_meta": { "progressToken": 7 } });
+    let (answer, ()) = join!(robot.send("tools/call", params), async {
+        for action in ["up", "up", "dig"] {
+            turtle.answers("turtle", json!({ "action": action }), json!({ "ok": true })).await;
+        }
+    });
+    let (last, reports) = answer.messages.split_last().unwrap();
+    assert_eq!(last["result"]["structuredContent"]["done"], 3, "{last}");
+    let told: Vec<&str> = reports.iter().map(|report| report["params"]["message"].as_str().unwrap()).collect();
+    assert_eq!(told, ["step 1 of 3: up", "step 2 of 3: up", "step 3 of 3: dig"]);
 }

@@ -157,6 +157,13 @@ impl Computer {
         self.result(&id, result).await;
     }
 
+    /// The next thing is a request, and its answer is this text, JSON or not.
+    pub async fn answers_raw(&mut self, result: &str) {
+        let heard = self.heard().await;
+        let frame = format!(r#"{{"type":"response","id":{},"ok":true,"result":{result}}}"#, heard["id"]);
+        self.socket.send(Message::text(frame)).await.unwrap();
+    }
+
     /// The next thing is this very request, and it is refused.
     pub async fn refuses(&mut self, method: &str, params: Value, words: &str) {
         let id = self.asked(method, params).await;
