@@ -30,8 +30,10 @@ local G = {} -- the computer's _G
 local procs, current_proc = {}, nil
 
 for _, name in ipairs({ "assert", "error", "getfenv", "getmetatable", "ipairs", "loadstring", "next", "pairs", "rawequal",
-    "rawget", "rawset", "select", "setfenv", "setmetatable", "tonumber", "type", "unpack", "string", "math", "coroutine",
-    "debug" }) do G[name] = _G[name] end
+    "rawget", "rawset", "select", "setfenv", "setmetatable", "tonumber", "type", "unpack", "string", "math" }) do
+    G[name] = _G[name]
+end
+if scenario.lua51 == false then G.getfenv, G.setfenv, G.loadstring = nil, nil, nil end -- as `disable_lua51_features` does
 G._G = G
 G._HOST = "ComputerCraft 1.113.1 (stand-in in Lua 5.1)"
 G.table = setmetatable({ unpack = unpack, pack = pack }, { __index = table })
@@ -41,17 +43,79 @@ function G.tostring(...) -- no value is not nil: that is what an unset label giv
     return tostring((...))
 end
 
--- CC's pcall lets yields through, Lua 5.1's does not.
+-- Coroutines. CC ends what runs for 7 s without a yield by an error, and the whole computer if that does not help. For
+-- that every coroutine here has a hook; one that a program sets comes on top of it.
+
+local began, warned = math.huge, false -- the event that is being handled: since when; whether its 7 s were over
+local owner = setmetatable({}, { __mode = "k" }) -- whose `pcall` a coroutine of ours is
+local hooks = setmetatable({}, { __mode = "k" }) -- what programs have set
+
+local function watchdog()
+    local ran = now() - began
+    if ran < 7000 then return end
+    if not warned then tell("overrun", math.floor(ran)) end
+    warned = true
+    if ran > 8500 then
+        tell("error", 0, escape("Too long without yielding"))
+        tell("exit", "killed")
+        os.exit(0)
+    end
+    error("Too long without yielding", 0)
+end
+
+local function arm(thread, hook, count)
+    hooks[thread] = hook and { hook, count } or nil
+    debug.sethook(thread, function(...)
+        if hook then hook(...) end
+        watchdog()
+    end, "", count or 10000)
+    return thread
+end
+
+local coroutines = setmetatable({}, { __index = coroutine })
+G.coroutine, G.debug = coroutines, setmetatable({}, { __index = debug })
+function coroutines.create(body) return arm(coroutine.create(body)) end
+function coroutines.wrap(body)
+    local thread = coroutines.create(body)
+    return function(...)
+        local result = pack(coroutine.resume(thread, ...))
+        if not result[1] then error(result[2], 0) end
+        return unpack(result, 2, result.n)
+    end
+end
+function coroutines.running()
+    local thread = coroutine.running()
+    while owner[thread] do thread = owner[thread] end
+    return thread
+end
+function G.debug.sethook(thread, hook, _, count)
+    if type(thread) ~= "thread" then thread, hook, count = coroutine.running(), thread, _ and count or hook end
+    arm(thread, hook, count)
+end
+function G.debug.gethook(thread) return unpack(hooks[thread or coroutine.running()] or {}) end
+
+-- CC's pcall lets yields through, Lua 5.1's does not. This one runs in a coroutine, but as nobody is to notice.
 function G.pcall(body, ...)
-    local thread = coroutine.create(function(...) return body(...) end)
-    local hook, mask, count = debug.gethook()
-    if hook then debug.sethook(thread, hook, mask, count) end
+    local me = coroutine.running()
+    local thread = arm(coroutine.create(function(...) return body(...) end), unpack(hooks[me] or {}))
+    owner[thread] = me
     local function step(ok, ...)
         if not ok then return false, ... end
         if coroutine.status(thread) == "dead" then return true, ... end
         return step(coroutine.resume(thread, coroutine.yield(...)))
     end
     return step(coroutine.resume(thread, ...))
+end
+
+-- As CC's shell runs a program: in a coroutine of its own, for the trace of an error.
+local function try(body, ...)
+    local thread = coroutines.create(body)
+    local result = pack(coroutine.resume(thread, ...))
+    while result[1] and coroutine.status(thread) ~= "dead" do
+        result = pack(coroutine.resume(thread, coroutine.yield(unpack(result, 2, result.n))))
+    end
+    if not result[1] then G.printError(result[2]) end
+    return result[1]
 end
 
 function G.load(chunk, name, _, env)
@@ -440,6 +504,11 @@ G.textutils = textutils
 
 local sockets, requests, http = {}, {}, {}
 function http.websocketAsync(url)
+    if scenario.websockets == false then error("Websocket connections are disabled", 0) end
+    if not url:find("^wss?://.") then
+        os_api.queueEvent("websocket_failure", url, "URL malformed")
+        return false, "URL malformed"
+    end
     local open = 0
     for _ in pairs(sockets) do open = open + 1 end
     if open >= 4 then
@@ -481,7 +550,6 @@ function http.get(url)
         if name == "http_failure" and from == url then return nil, answer, failed end
     end
 end
-if scenario.websockets == false then http.websocketAsync = nil end
 if scenario.http ~= false then G.http = http end
 
 -- parallel
@@ -489,7 +557,7 @@ if scenario.http ~= false then G.http = http end
 local parallel = {}
 local function together(enough, ...)
     local threads, filters, left = {}, {}, select("#", ...)
-    for i, body in ipairs({ ... }) do threads[i] = coroutine.create(body) end
+    for i, body in ipairs({ ... }) do threads[i] = coroutines.create(body) end
     local event, alive = { n = 0 }, left
     while true do
         for i = 1, left do
@@ -523,6 +591,15 @@ local around = {
     } },
     ["monitor_3"] = { types = { "monitor" }, methods = { getTextScale = function() return 1 end } },
 }
+local channels = {} -- of the wireless modem, if there is one
+if scenario.modem then
+    around.top = { types = { "modem" }, methods = {
+        isWireless = function() return true end,
+        isOpen = function(channel) return channels[channel] == true end,
+        open = function(channel) channels[channel] = true end,
+        close = function(channel) channels[channel] = nil end,
+    } }
+end
 local peripheral = {}
 function peripheral.getNames()
     local names = {}
@@ -649,10 +726,13 @@ if kind == "command" then G.commands = {} end
 
 G.gps = {}
 function G.gps.locate(patience)
-    if scenario.gps == "silent" then os_api.sleep(patience or 2) end
-    if scenario.gps ~= true then return nil end
-    os_api.sleep(0.1)
-    return spot.x, spot.y, spot.z
+    local opened = not channels[65534] -- who opened it closes it, whoever else listens there
+    channels[65534] = true
+    local heard = scenario.gps == true
+    os_api.sleep(heard and 0.1 or scenario.gps == "silent" and patience or 0)
+    heard = heard and channels[65534]
+    if opened then channels[65534] = nil end
+    if heard then return spot.x, spot.y, spot.z end
 end
 
 -- Programs: a shell to each, tabs where there are some
@@ -664,6 +744,7 @@ local function make_shell()
     local shell, running = {}, {}
     local function run_file(path, ...)
         local env = setmetatable({ shell = shell, multishell = has_tabs and G.the_multishell or nil }, { __index = G })
+        if not G.getfenv then env._ENV = env end
         local loaded = {}
         env.package = { loaded = loaded, path = "?;?.lua;?/init.lua" }
         function env.require(name)
@@ -684,10 +765,9 @@ local function make_shell()
             return false
         end
         running[#running + 1] = path
-        local result = pack(G.pcall(chunk, ...))
+        local ok = try(chunk, ...)
         running[#running] = nil
-        if not result[1] then G.printError(result[2]) end
-        return result[1]
+        return ok
     end
     function shell.dir() return "" end
     function shell.getRunningProgram() return running[#running] end
@@ -702,7 +782,7 @@ local function make_shell()
         local name = table.remove(words, 1)
         local path = name and shell.resolveProgram(name)
         if path then return run_file(path, unpack(words)) end
-        if builtin[name] then return builtin[name](shell, unpack(words)) end
+        if builtin[name] then return try(builtin[name], shell, unpack(words)) end
         G.printError("No such program")
         return false
     end
@@ -721,28 +801,20 @@ G.the_multishell = { setTitle = function() end, getCurrent = function() return c
 function builtin.shell(shell)
     while true do
         local line = G.read()
-        if line == "exit" then return true end
+        if line == "exit" then return end
         shell.run(line)
     end
 end
-function builtin.bg(shell, ...) shell.openTab(...) return true end
+function builtin.bg(shell, ...) shell.openTab(...) end
 function builtin.reboot() os_api.reboot() end
 function builtin.wget(shell, _, url, ...)
     local answer, why = http.get(url)
-    if not answer then
-        G.printError(why)
-        return false
-    end
+    if not answer then return G.printError(why) end
     local text = answer.readAll()
     local env = setmetatable({ shell = shell, multishell = has_tabs and G.the_multishell or nil }, { __index = G })
     local chunk, problem = G.load(text, "@" .. url, "t", env)
-    if not chunk then
-        G.printError(problem)
-        return false
-    end
-    local result = pack(G.pcall(chunk, ...))
-    if not result[1] then G.printError(result[2]) end
-    return result[1]
+    if not chunk then return G.printError(problem) end
+    try(chunk, ...)
 end
 
 local function boot()
@@ -764,7 +836,7 @@ local fresh = {}
 
 function start_proc(body)
     local number = #procs + 1
-    procs[number] = { thread = coroutine.create(body), terminal = window(number), window = nil }
+    procs[number] = { thread = coroutines.create(body), terminal = window(number), window = nil }
     procs[number].window = procs[number].terminal
     fresh[#fresh + 1] = number
     return number
@@ -843,16 +915,25 @@ local function next_event()
 end
 
 start_proc(scenario.boot and boot or function() make_shell().run("/main.lua") end)
-while true do
+local function during(work)
+    began, warned = now(), false
+    work()
+    if now() - began > 7000 and not warned then tell("overrun", math.floor(now() - began)) end
+    began = math.huge
+end
+local function start_fresh()
     while fresh[1] do resume(table.remove(fresh, 1), { n = 0 }) end
+end
+while true do
+    during(start_fresh)
     local event = next_event()
-    local started = now()
-    for number = 1, #procs do
-        local proc = procs[number]
-        if not proc.over and (proc.filter == nil or proc.filter == event[1] or event[1] == "terminate")
-            and (number == 1 or not PERSONAL[event[1]]) then
-            resume(number, event)
+    during(function()
+        for number = 1, #procs do
+            local proc = procs[number]
+            if not proc.over and (proc.filter == nil or proc.filter == event[1] or event[1] == "terminate")
+                and (number == 1 or not PERSONAL[event[1]]) then
+                resume(number, event)
+            end
         end
-    end
-    if now() - started > 7000 then tell("overrun", math.floor(now() - started)) end -- CC would have ended the computer
+    end)
 end

@@ -142,11 +142,15 @@ impl Computer {
 
 /// A name as it may be shown: in one line, cleaned, of some length. None when nothing is left.
 pub fn name(text: &str) -> Option<Arc<str>> {
+    line(text, LONGEST_NAME)
+}
+
+fn line(text: &str, longest: usize) -> Option<Arc<str>> {
     let in_one_line = |c: char| if c.is_control() || matches!(c, '\u{2028}' | '\u{2029}') { ' ' } else { c };
     let clean: String = text::clean(text).chars().map(in_one_line).collect();
     match clean.trim() {
         "" => None,
-        name => Some(text::cut(name, LONGEST_NAME).as_ref().into()),
+        name => Some(text::cut(name, longest).as_ref().into()),
     }
 }
 
@@ -168,13 +172,14 @@ impl Wanted {
         }
     }
 
-    /// Whether it means this one.
+    /// Whether it means this one. What can be read as a number or as `world/number` is never a label: anybody in the
+    /// game may call their computer so, and would get what is meant for another while that one is away.
     pub fn means(&self, computer: &Computer) -> bool {
         let address = &computer.address;
-        let by_number = self
-            .number()
-            .is_some_and(|(id, world)| address.id == id && world.is_none_or(|world| address.world.as_deref() == world));
-        by_number || computer.label.as_deref() == Some(&*self.0)
+        match self.number() {
+            Some((id, world)) => address.id == id && world.is_none_or(|world| address.world.as_deref() == world),
+            None => computer.label.as_deref() == Some(&*self.0),
+        }
     }
 }
 
@@ -213,7 +218,8 @@ impl Visitor<'_> for Either {
     }
 
     fn visit_str<E: de::Error>(self, text: &str) -> Result<Wanted, E> {
-        match name(text) {
+        // Room for a world's name and a number.
+        match line(text, 2 * LONGEST_NAME) {
             Some(name) => Ok(Wanted(name)),
             None => Err(E::custom("the name is empty; give a computer's number or label")),
         }
@@ -239,6 +245,7 @@ impl JsonSchema for Wanted {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     pub fn computer(id: u64, label: Option<&str>, world: Option<&str>) -> Computer {
         Computer {
@@ -277,7 +284,13 @@ mod tests {
             assert!(!wanted(json).unwrap().means(&turtle), "{json}");
         }
         assert!(wanted(r#""/12""#).unwrap().means(&computer(12, None, None)));
-        assert!(wanted(r#""a/7""#).unwrap().means(&computer(1, Some("a/7"), None)), "a label may look like an address");
+        for address in ["12", "survival/12", "/12", "012"] {
+            let named_so = computer(1, Some(address), None);
+            assert!(!wanted(&json!(address).to_string()).unwrap().means(&named_so), "{address} is no label");
+        }
+        let world = "w".repeat(LONGEST_NAME);
+        let far = computer(12, None, Some(&world));
+        assert!(wanted(&json!(far.address.to_string()).to_string()).unwrap().means(&far), "a long world's name");
         for json in ["-1", "1.5", "1e300", "\"\"", "\" \"", "true", "null", "[12]"] {
             assert!(wanted(json).is_err(), "{json}");
         }

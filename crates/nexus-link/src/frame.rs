@@ -170,6 +170,11 @@ pub enum Message<'a> {
 }
 
 impl Assembly {
+    /// More of a message has to come.
+    pub fn is_open(&self) -> bool {
+        self.open.is_some()
+    }
+
     /// Takes the next frame; `whole` is called with what it completes.
     pub fn add<T>(&mut self, frame: &Frame<'_>, whole: impl FnOnce(Message<'_>) -> T) -> Result<T, Broken> {
         let message = match (frame.opcode, self.open.is_some()) {

@@ -3,11 +3,12 @@
 
 mod asking;
 mod sending;
+mod unsent;
 
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -26,6 +27,7 @@ use crate::listener::Token;
 use crate::protocol::{self, Fault, Hello};
 use crate::registry::{Registry, Seen, Target};
 use crate::round::{Outcome, Owed};
+use unsent::Unsent;
 
 /// Bad frames in a row after which a computer is sent away.
 const MOST_FAULTS: u32 = 256;
@@ -45,6 +47,8 @@ pub struct Link {
     state: Mutex<State>,
     /// By the monotonic clock, in milliseconds.
     heard: AtomicI64,
+    /// Bytes of a message have come, and not all of it.
+    within: AtomicBool,
     /// Something changed that the link's own task has to see to.
     changed: Notify,
 }
@@ -54,12 +58,15 @@ struct State {
     computer: Option<Arc<Computer>>,
     since: Option<Timestamp>,
     owed: Vec<Owed>,
-    unsent: Vec<u8>,
+    unsent: Unsent,
     /// Bumped when all computers are stopped.
     stops: u32,
     /// Bumped when it says hello as another computer.
     moves: u32,
     missed: u8,
+    /// Times that it was looked after while it read nothing, and while it was within the same message.
+    stalled: u8,
+    dragging: u8,
     faults: u32,
     /// Why it ends. Nothing is sent after its close frame.
     closing: Option<&'static str>,
@@ -90,6 +97,7 @@ impl Link {
             socket,
             state: Mutex::default(),
             heard: AtomicI64::new(clock::monotonic_ms()),
+            within: AtomicBool::new(false),
             changed: Notify::new(),
         }
     }
@@ -185,14 +193,15 @@ impl Link {
         if rest.is_empty() {
             let used = self.take_whole(bytes, assembly, hall)?;
             rest.extend_from_slice(bytes.get(used..).unwrap_or_default());
-            return Ok(());
+        } else {
+            rest.extend_from_slice(bytes);
+            match self.take_whole(rest, assembly, hall)? {
+                0 => {}
+                used if used == rest.len() => *rest = Vec::new(),
+                used => *rest = rest.split_off(used),
+            }
         }
-        rest.extend_from_slice(bytes);
-        match self.take_whole(rest, assembly, hall)? {
-            0 => {}
-            used if used == rest.len() => *rest = Vec::new(),
-            used => *rest = rest.split_off(used),
-        }
+        self.within.store(!rest.is_empty() || assembly.is_open(), Ordering::Relaxed);
         Ok(())
     }
 
@@ -221,7 +230,12 @@ impl Link {
     }
 
     fn hear(self: &Arc<Self>, message: Message<'_>, hall: Hall<'_>) -> Result<(), Stage> {
-        self.state.lock().missed = 0;
+        let mut state = self.state.lock();
+        state.missed = 0;
+        if matches!(message, Message::Text(_) | Message::Binary) {
+            state.dragging = 0;
+        }
+        drop(state);
         match message {
             Message::Part | Message::Pong => {}
             Message::Ping(payload) => self.say(&frame::pong(payload)),
@@ -247,12 +261,9 @@ impl Link {
             return self.close(code::TOKEN, "token refused");
         }
         self.state.lock().faults = 0;
-        match hall.registry.register(self, hello.computer) {
-            Ok(()) => self.say(&protocol::hello_ok()),
-            Err(full) => {
-                self.say(&protocol::error(full));
-                self.close(code::TRY_LATER, "too many computers");
-            }
+        if let Err(full) = hall.registry.register(self, hello.computer) {
+            self.say(&protocol::error(full));
+            self.close(code::TRY_LATER, "too many computers");
         }
     }
 
@@ -266,13 +277,15 @@ impl Link {
             return self.close(code::POLICY, "too many frames that could not be understood");
         }
         if state.unsent.is_empty() {
-            self.put(&mut state, &protocol::error(fault));
+            self.put(&mut state, None, &protocol::error(fault));
         }
     }
 
     /// Who it is; tells whether that is a new link, or one that says hello again.
     pub fn introduce(&self, computer: &Arc<Computer>) -> Option<Arc<Computer>> {
         let mut state = self.state.lock();
+        // Now, while nobody can find it: a simple client takes the first thing it hears for this.
+        self.put(&mut state, None, &protocol::hello_ok());
         let before = state.computer.replace(computer.clone());
         if before.as_ref().is_some_and(|before| before.address == computer.address) {
             return before;

@@ -30,6 +30,21 @@ const MOST_NAMES: usize = 10;
 pub struct Settings {
     /// How long a computer has to answer a ping.
     pub patience: Duration,
+    /// Files that the process may have open; every link is one.
+    pub files: u64,
+}
+
+/// Computers that can be linked at once, if there are files enough.
+const MOST_LINKS: u64 = 20_000;
+/// Files that are not for links: the rest of the hub has work to do as well.
+const OTHER_FILES: u64 = 512;
+
+impl Settings {
+    /// How many computers may be linked. A quarter of the files is left for those who have not said hello.
+    fn most_links(&self) -> usize {
+        let room = self.files.saturating_sub(OTHER_FILES) / 4 * 3;
+        usize::try_from(room.min(MOST_LINKS)).unwrap_or_default().max(1)
+    }
 }
 
 /// Where the links are.
@@ -57,14 +72,14 @@ impl fmt::Debug for Standing {
 pub trait Holder: Send + Sync {
     fn computers(&self) -> BoxFuture<'_, Result<Vec<Seen>, LinkError>>;
     fn ask(&self, whom: Vec<Target>, question: Question) -> BoxFuture<'_, Result<Vec<Outcome>, LinkError>>;
-    fn stop(&self) -> BoxFuture<'_, Result<Vec<(Seen, Outcome)>, LinkError>>;
+    fn stop(&self, patience: Duration) -> BoxFuture<'_, Result<Vec<(Seen, Outcome)>, LinkError>>;
 }
 
 #[derive(Debug, Error)]
 pub enum LinkError {
     #[error("no computers can be reached: {0}")]
     Closed(String),
-    #[error("the process that has the links could not be asked: {0}")]
+    #[error("no answer of the process that has the links: {0}")]
     Elsewhere(String),
     #[error("no computer `{0}` is linked")]
     Nobody(String),
@@ -87,7 +102,10 @@ pub enum LinkError {
 impl From<LinkError> for ToolError {
     fn from(error: LinkError) -> Self {
         match &error {
-            LinkError::Closed(_) | LinkError::Elsewhere(_) => Self::failed(error),
+            LinkError::Closed(_) => Self::failed(error),
+            LinkError::Elsewhere(_) => {
+                Self::failed(error).hint("if something was to be changed, perhaps it was; look before you try again")
+            }
             LinkError::Nobody(_) => Self::refused(error).hint("`list_computers` shows those that are linked"),
             LinkError::Ambiguous { .. } => Self::refused(error).hint("name the one you mean just so"),
             LinkError::Cannot { .. } => {
@@ -114,7 +132,7 @@ pub struct Links {
 impl Links {
     /// Nobody can link yet: [`Links::listen`] lets them in, [`Links::stand`] says where they are instead.
     pub fn new(settings: Settings, audit: Arc<dyn Sink>) -> Arc<Self> {
-        let registry = Arc::new(Registry::new(Record::new(audit)));
+        let registry = Arc::new(Registry::new(Record::new(audit), settings.most_links()));
         let standing = RwLock::new(Standing::Closed("the hub is still starting".to_owned()));
         Arc::new(Self { settings, registry, standing })
     }
@@ -158,16 +176,10 @@ impl Links {
 
     /// The one that is wanted, if it can do what it is wanted for.
     pub async fn one(&self, wanted: &Wanted, can: Capability) -> Result<Seen, LinkError> {
-        let mut found = match self.standing() {
+        let mut found: Vec<Seen> = match self.standing() {
             Standing::Listening => self.registry.find(wanted),
             _ => self.computers().await?.into_iter().filter(|seen| wanted.means(&seen.computer)).collect(),
         };
-        // A number is meant before a label that looks like one.
-        if let Some((id, _)) = wanted.number()
-            && found.iter().any(|seen| seen.computer.address.id == id)
-        {
-            found.retain(|seen| seen.computer.address.id == id);
-        }
         let seen = match found.len() {
             0 => return Err(LinkError::Nobody(wanted.to_string())),
             1 => found.swap_remove(0),
@@ -215,7 +227,7 @@ impl Links {
             }
             Outcome::Refused(words) => Err(LinkError::Refused { name: name(), words }),
             lost => {
-                let unsure = !matches!(lost, Outcome::Stopped | Outcome::Busy);
+                let unsure = !matches!(lost, Outcome::Busy);
                 Err(LinkError::Lost { name: name(), why: lost.told(), unsure })
             }
         }
@@ -223,10 +235,10 @@ impl Links {
 
     /// Stops them all at once: work that waits for an answer ends, chains of work end, and every computer that can is
     /// told to end what it is doing. What each of those said.
-    pub async fn stop(&self) -> Result<Vec<(Seen, Outcome)>, LinkError> {
+    pub async fn stop(&self, patience: Duration) -> Result<Vec<(Seen, Outcome)>, LinkError> {
         match self.standing() {
             Standing::Closed(why) => Err(LinkError::Closed(why)),
-            Standing::Elsewhere(holder) => holder.stop().await,
+            Standing::Elsewhere(holder) => holder.stop(patience).await,
             Standing::Listening => {
                 for link in self.registry.links() {
                     link.stop();
@@ -234,9 +246,23 @@ impl Links {
                 let mut able = self.registry.all();
                 able.retain(|seen| seen.computer.can(Capability::Stop));
                 let whom = able.iter().map(|seen| seen.target).collect();
-                let said = self.ask(whom, Question::new("stop", self.patience()).largest(1024)).await?;
+                let said = self.ask(whom, Question::new("stop", patience).largest(1024)).await?;
                 Ok(able.into_iter().zip(said).collect())
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_are_never_more_links_than_files_for_them() {
+        let most = |files| Settings { patience: Duration::ZERO, files }.most_links();
+        assert_eq!(most(u64::MAX), 20_000);
+        assert_eq!(most(20_000), 14_616);
+        assert_eq!(most(1024), 384);
+        assert_eq!(most(100), 1);
     }
 }

@@ -23,9 +23,6 @@ use crate::pages;
 use crate::registry::Registry;
 use crate::upgrade::{self, Asked, Refusal};
 
-/// Connections that have not said hello yet: together, and from one address.
-const MOST_STRANGERS: usize = 1024;
-const MOST_STRANGERS_OF_ONE: usize = 512;
 /// A stranger has this long for the head of its request, and to take the answer.
 const HEAD_PATIENCE: Duration = Duration::from_secs(10);
 /// Who got another answer than a link has this long to read it.
@@ -141,7 +138,9 @@ impl Stranger {
     fn enter(hall: &Arc<Entrance>, from: IpAddr) -> Option<Self> {
         let mut strangers = hall.strangers.lock();
         let of_one = strangers.from.get(&from).copied().unwrap_or_default();
-        if strangers.all >= MOST_STRANGERS || of_one >= MOST_STRANGERS_OF_ONE {
+        let most = hall.registry.most_strangers();
+        // Half of them may come from one address.
+        if strangers.all >= most || of_one >= most / 2 {
             return None;
         }
         strangers.all += 1;
@@ -158,7 +157,8 @@ impl Stranger {
         let link = Arc::new(Link::new(hall.registry.next_serial(), from, entered.socket));
         let token = hall.door.token.as_ref().filter(|_| !entered.knew_token);
         let within = Hall { registry: &hall.registry, token, ending: &hall.ending };
-        let why = link.live(within, entered.rest, move || drop(self)).await;
+        let mut stranger = Some(self);
+        let why = link.live(within, entered.rest, || drop(stranger.take())).await;
         hall.registry.forget(&link, why);
         link.farewell().await;
     }

@@ -53,7 +53,7 @@ struct Raw<'a> {
     #[serde(borrow, default, rename = "type")]
     kind: Option<&'a RawValue>,
     #[serde(borrow, default)]
-    id: Option<Cow<'a, str>>,
+    id: Option<&'a RawValue>,
     #[serde(borrow, default)]
     ok: Option<&'a RawValue>,
     #[serde(borrow, default)]
@@ -73,7 +73,17 @@ struct Raw<'a> {
     #[serde(borrow, default, rename = "kind")]
     machine: Option<&'a RawValue>,
     #[serde(borrow, default)]
-    token: Option<Cow<'a, str>>,
+    token: Option<&'a RawValue>,
+}
+
+/// A text, without a copy where it has no escapes.
+#[derive(Deserialize)]
+struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+
+impl<'a> Text<'a> {
+    fn of(raw: &'a RawValue, fault: Fault) -> Result<Cow<'a, str>, Fault> {
+        serde_json::from_str(raw.get()).map(|Self(text)| text).map_err(|_| fault)
+    }
 }
 
 /// Reads one frame.
@@ -95,7 +105,8 @@ pub fn parse(payload: &[u8]) -> Result<Message<'_>, Fault> {
 }
 
 fn response<'a>(raw: &Raw<'a>) -> Result<Message<'a>, Fault> {
-    let id = raw.id.as_deref().and_then(number).ok_or(LATE)?;
+    let id = Text::of(raw.id.ok_or(LATE)?, Fault("`id` of a response must be a text"))?;
+    let id = number(&id).ok_or(LATE)?;
     let said = match raw.ok.map(RawValue::get) {
         Some("true") => Said::Result(raw.result.unwrap_or(RawValue::NULL)),
         Some("false") => Said::Error(raw.error.map(words).unwrap_or_default()),
@@ -112,10 +123,11 @@ fn hello(raw: Raw<'_>) -> Result<Message<'_>, Fault> {
     let id = computer::whole(id).ok_or(Fault("`computerId` must be a whole number, 0 or more"))?;
     let named = |field: Option<&RawValue>, fault| match field {
         None => Ok(None),
-        Some(text) => Ok(computer::name(&serde_json::from_str::<String>(text.get()).map_err(|_| fault)?)),
+        Some(text) => Ok(computer::name(&Text::of(text, fault)?)),
     };
     let label = named(raw.label, Fault("`computerLabel` must be a text"))?;
     let world = named(raw.world, Fault("`world` must be a text"))?;
+    let token = raw.token.map(|token| Text::of(token, Fault("`token` must be a text"))).transpose()?;
     // These three only add: what is odd in them is left out.
     let version = named(raw.version, NOT_JSON).unwrap_or_default();
     let word = |word: &RawValue| serde_json::from_str::<String>(word.get()).ok();
@@ -124,7 +136,7 @@ fn hello(raw: Raw<'_>) -> Result<Message<'_>, Fault> {
         raw.capabilities.and_then(|list| serde_json::from_str(list.get()).ok()).unwrap_or_default();
     let capabilities = Capabilities::of(capabilities.iter().take(MOST_CAPABILITIES).filter_map(Value::as_str));
     let computer = Computer { address: Address { id, world }, label, version, kind, capabilities };
-    Ok(Message::Hello(Hello { computer, token: raw.token.unwrap_or_default() }))
+    Ok(Message::Hello(Hello { computer, token: token.unwrap_or_default() }))
 }
 
 /// `req-17`, written exactly so.
@@ -135,9 +147,8 @@ fn number(id: &str) -> Option<u64> {
 
 /// An error is a text, but who knows what a program sends.
 fn words(error: &RawValue) -> String {
-    let whole = serde_json::from_str::<Cow<'_, str>>(error.get());
-    let whole = whole.as_deref().unwrap_or(error.get());
-    let few = text::cut(whole, LONGEST_ERROR);
+    let whole = Text::of(error, NOT_JSON).unwrap_or(Cow::Borrowed(error.get()));
+    let few = text::cut(&whole, LONGEST_ERROR);
     text::clean(&few).replace(['\r', '\n', '\t'], " ").trim().to_owned()
 }
 
@@ -210,7 +221,7 @@ mod tests {
         check(r#"{"type":"hello","computerId":0,"computerLabel":""}"#, "0");
         check(r#"{"type":"hello","computerId":3,"computerLabel":null,"more":{"x":[1]}}"#, "3");
         check(r#"{"type":"hello","computerId":3,"computerLabel":"\u00fc","world":"survival"}"#, "3 (ü) of survival");
-        check(r#"{"type":"hello","computerId":3,"capabilities":{},"kind":7,"version":{}}"#, "3");
+        check(r#"{"type":"hello","computerId":3,"capabilities":{},"kind":7,"version":{},"id":7,"ok":8}"#, "3");
 
         #[track_caller]
         fn check(json: &str, name: &str) {
@@ -228,6 +239,7 @@ mod tests {
         check(r#"{"type":"hello","computerId":1e300}"#, "whole number");
         check(r#"{"type":"hello","computerId":1,"computerLabel":7}"#, "computerLabel");
         check(r#"{"type":"hello","computerId":1,"world":[]}"#, "world");
+        check(r#"{"type":"hello","computerId":1,"token":4711}"#, "`token` must be a text");
 
         #[track_caller]
         fn check(json: &str, why: &str) {
@@ -250,7 +262,10 @@ mod tests {
             (r#"{"type":"dance"}"#, "a `type` that is not known"),
             (r#"{"type":"request","id":"req-1","method":"ping"}"#, "that is for the hub to say"),
             (r#"{"type":"response","ok":true}"#, LATE.0),
+            (r#"{"type":"response","id":null,"ok":true}"#, LATE.0),
             (r#"{"type":"response","id":"p1","ok":true}"#, LATE.0),
+            (r#"{"type":"response","id":1,"ok":true}"#, "`id` of a response must be a text"),
+            (r#"{"type":"response","id":["req-1"],"ok":true}"#, "`id` of a response must be a text"),
             (r#"{"type":"response","id":"req-01","ok":true}"#, LATE.0),
             (r#"{"type":"response","id":"req-1"}"#, "`ok` of a response must be true or false"),
             (r#"{"type":"response","id":"req-1","ok":"true"}"#, "`ok` of a response must be true or false"),
@@ -269,6 +284,7 @@ mod tests {
         };
         assert_eq!(said(r#"{"type":"response","id":"req-7","ok":true}"#), "null");
         assert_eq!(said(r#"{"id":"req-7","ok":true,"result":[1,{"a":2}],"type":"response"}"#), r#"[1,{"a":2}]"#);
+        assert_eq!(said(r#"{"type":"response","id":"req\u002d7","ok":true,"token":7}"#), "null");
         assert_eq!(said(r#"{"type":"response","id":"req-7","ok":false}"#), "error ");
         assert_eq!(said(r#"{"type":"response","id":"req-7","ok":false,"error":"a\nb"}"#), "error a b");
         assert_eq!(said(r#"{"type":"response","id":"req-7","ok":false,"error":{"x":1}}"#), r#"error {"x":1}"#);

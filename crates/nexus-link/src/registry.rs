@@ -17,8 +17,8 @@ use crate::link::Link;
 use crate::protocol::Fault;
 use crate::record::Record;
 
-/// Computers that can be linked at once.
-pub const MOST_LINKS: usize = 20_000;
+/// Connections that have not said hello yet.
+const MOST_STRANGERS: usize = 1024;
 
 /// One very link, not stopped since it was looked up. A chain of requests to it ends when the computer links anew or
 /// all computers are stopped.
@@ -79,6 +79,8 @@ pub struct Registry {
     pub record: Record,
     serials: AtomicU64,
     ids: AtomicU64,
+    /// Computers that can be linked at once.
+    most: usize,
 }
 
 impl fmt::Debug for Registry {
@@ -94,7 +96,7 @@ struct Linked {
 }
 
 impl Registry {
-    pub fn new(record: Record) -> Self {
+    pub fn new(record: Record, most: usize) -> Self {
         // No number is given twice, not even by the next run of the hub: an answer may be a long time under way, and a
         // door beside the hub may still aim at links of the last one.
         let first = u64::try_from(clock::now_ms()).unwrap_or_default() * 1000;
@@ -104,6 +106,7 @@ impl Registry {
             record,
             serials: AtomicU64::new(first),
             ids: AtomicU64::new(first),
+            most,
         }
     }
 
@@ -125,7 +128,7 @@ impl Registry {
         if !known && link.is_greeted() {
             return Ok(());
         }
-        if !known && linked.by_address.len() >= MOST_LINKS && !linked.by_address.contains_key(&computer.address) {
+        if !known && linked.by_address.len() >= self.most && !linked.by_address.contains_key(&computer.address) {
             return Err(Fault("too many computers are linked; try again later"));
         }
         let before = link.introduce(&computer);
@@ -188,22 +191,26 @@ impl Registry {
     /// Those that are meant: none, one, or several.
     pub fn find(&self, wanted: &Wanted) -> Vec<Seen> {
         let linked = self.linked.lock();
-        let meant = |seen: &Seen| wanted.means(&seen.computer);
-        if let Some((id, _)) = wanted.number() {
-            let same =
-                linked.by_address.range(Address { id, world: None }..).take_while(|(address, _)| address.id == id);
-            let found: Vec<Seen> = same.filter_map(|(_, link)| link.seen()).filter(meant).collect();
-            if !found.is_empty() {
-                return found;
+        let seen = |link: &Arc<Link>| link.seen().filter(|seen| wanted.means(&seen.computer));
+        match wanted.number() {
+            Some((id, _)) => {
+                let from = Address { id, world: None };
+                let same = linked.by_address.range(from..).take_while(|(address, _)| address.id == id);
+                same.filter_map(|(_, link)| seen(link)).collect()
             }
+            None => linked.by_address.values().filter_map(seen).collect(),
         }
-        linked.by_address.values().filter_map(|link| link.seen()).filter(meant).collect()
     }
 
     /// The links that are meant by some targets, in their order.
     pub fn aim(&self, whom: Vec<Target>) -> Vec<(Target, Option<Arc<Link>>)> {
         let linked = self.linked.lock();
         whom.into_iter().map(|target| (target, linked.by_serial.get(&target.link).cloned())).collect()
+    }
+
+    /// Connections that need not have said hello yet.
+    pub fn most_strangers(&self) -> usize {
+        (self.most / 3).min(MOST_STRANGERS)
     }
 
     pub fn count(&self) -> usize {

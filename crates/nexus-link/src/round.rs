@@ -108,6 +108,7 @@ pub struct Round {
     /// Whether what they answer matters, beside that they do.
     pub keeps: bool,
     pub is_work: bool,
+    pub is_stop: bool,
 }
 
 #[derive(Debug)]
@@ -124,6 +125,7 @@ impl Round {
             largest: question.largest,
             keeps: !question.is_ping(),
             is_work: question.is_work(),
+            is_stop: question.method == "stop",
         }
     }
 

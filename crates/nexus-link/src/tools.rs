@@ -58,12 +58,14 @@ pub fn tools(links: &Arc<Links>) -> Result<Family<Links>, BadTool> {
 /// program may be busy, and a server that lags takes seconds for a tick.
 const MOMENT: Duration = Duration::from_secs(15);
 
-/// Which computer is meant, for the human who is asked: `12` alone says little.
+/// Which computer is meant, for the human who is asked: `12` alone says little. Or why nothing could come of a yes.
 fn meant(links: &Arc<Links>, wanted: &Wanted, can: Capability) -> Option<BoxFuture<'static, Option<String>>> {
     let (links, wanted) = (links.clone(), wanted.clone());
     let look = async move {
-        let seen = links.one(&wanted, can).await.ok()?;
-        Some(format!("computer {}, linked from {}", seen.computer.name(), seen.from))
+        Some(match links.one(&wanted, can).await {
+            Ok(seen) => format!("computer {}, linked from {}", seen.computer.name(), seen.from),
+            Err(error) => format!("now it would fail: {}", nexus_core::Chain(&error)),
+        })
     };
     Some(look.boxed())
 }
@@ -79,7 +81,7 @@ async fn while_wanted<T>(cx: &CallCx, work: impl Future<Output = Result<T, LinkE
     cx.cancel.run_until_cancelled(work).await.unwrap_or(Err(LinkError::Unwanted))
 }
 
-/// Waits for the work, while it is wanted, and tells the caller every second how long it has taken.
+/// Waits for the work, while it is wanted, and tells the caller every second how long it has taken of what it may.
 async fn watched<T>(
     cx: &CallCx,
     most: Duration,
@@ -95,14 +97,18 @@ async fn watched<T>(
             biased;
             done = &mut work => return done,
             now = seconds.tick() => {
-                let (done, total) = (now.duration_since(started).as_secs_f64(), most.as_secs_f64());
-                if done <= total {
-                    let message = Some(format!("{done:.0} of {total:.0} s"));
-                    cx.progress(Progress { done, total: Some(total), message });
-                }
+                cx.progress(so_far(now.duration_since(started).as_secs_f64(), most.as_secs_f64()));
             }
         }
     }
+}
+
+/// Behind its time, a computer is still waited for a while; how long is nothing that the caller asked for.
+fn so_far(done: f64, most: f64) -> Progress {
+    if done <= most {
+        return Progress { done, total: Some(most), message: Some(format!("{done:.0} of {most:.0} s")) };
+    }
+    Progress { done, total: None, message: Some(format!("{done:.0} s; its {most:.0} s are over, and no answer yet")) }
 }
 
 #[cfg(test)]
@@ -138,6 +144,16 @@ mod tests {
             names(Access::Write, Access::Write),
             ["run_lua", "write_computer_file", "call_peripheral", "set_redstone", "stop_computers"]
         );
+    }
+
+    #[test]
+    fn the_time_is_told_also_when_it_is_over() {
+        let told = |done| {
+            let Progress { total, message, .. } = so_far(done, 10.0);
+            (total, message.unwrap())
+        };
+        assert_eq!(told(10.0), (Some(10.0), "10 of 10 s".to_owned()));
+        assert_eq!(told(12.0), (None, "12 s; its 10 s are over, and no answer yet".to_owned()));
     }
 
     #[test]

@@ -104,7 +104,11 @@ fn warn_of_no_token(config: &Config) {
 }
 
 pub fn settings(config: &Config) -> Settings {
-    Settings { patience: Duration::from_millis(config.links.probe_timeout_ms.get().into()) }
+    use rustix::process::{Resource, getrlimit};
+    Settings {
+        patience: Duration::from_millis(config.links.probe_timeout_ms.get().into()),
+        files: getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX),
+    }
 }
 
 /// Lets computers in, until the process ends or gives way (`over`): from then on they are those of the new holder.
@@ -150,7 +154,7 @@ pub fn start(
 /// Finds computers with the holder of the data folder, whoever that is.
 pub fn stand_beside(links: &Links, loaded: &Loaded) {
     links.stand(if loaded.config.links.enabled {
-        Standing::Elsewhere(Arc::new(Beside { data: loaded.data.clone(), patience: links.patience() }))
+        Standing::Elsewhere(Arc::new(Beside { data: loaded.data.clone() }))
     } else {
         Standing::Closed(SWITCHED_OFF.to_owned())
     });
@@ -215,7 +219,7 @@ impl LinkOrder {
         let done = match self {
             LinkOrder::Computers => links.computers().await.map(LinkAnswer::Computers),
             LinkOrder::Ask { whom, question } => links.ask(whom, question).await.map(LinkAnswer::Outcomes),
-            LinkOrder::Stop { .. } => links.stop().await.map(LinkAnswer::Stopped),
+            LinkOrder::Stop { patience } => links.stop(patience).await.map(LinkAnswer::Stopped),
         };
         match done {
             Err(LinkError::Closed(why)) => Ok(LinkAnswer::Closed(why)),
@@ -229,7 +233,6 @@ impl LinkOrder {
 #[derive(Debug)]
 struct Beside {
     data: PathBuf,
-    patience: Duration,
 }
 
 impl Beside {
@@ -270,9 +273,9 @@ impl Holder for Beside {
         .boxed()
     }
 
-    fn stop(&self) -> BoxFuture<'_, Result<Vec<(Seen, Outcome)>, LinkError>> {
-        async {
-            match self.order(LinkOrder::Stop { patience: self.patience }).await? {
+    fn stop(&self, patience: Duration) -> BoxFuture<'_, Result<Vec<(Seen, Outcome)>, LinkError>> {
+        async move {
+            match self.order(LinkOrder::Stop { patience }).await? {
                 LinkAnswer::Stopped(stopped) => Ok(stopped),
                 _ => Err(odd()),
             }

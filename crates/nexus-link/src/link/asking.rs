@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use serde_json::value::RawValue;
 
-use super::sending::MOST_UNSENT;
+use super::sending::{MOST_UNSENT, RESERVE};
 use super::{Hall, Link};
 use crate::computer::Capability;
 use crate::protocol::{self, Said};
@@ -24,11 +24,14 @@ impl Link {
         if owed.round.is_work && state.stops != target.stops {
             return Err(Outcome::Stopped);
         }
-        if state.owed.len() >= MOST_OWED || state.unsent.len() + frame.len() > MOST_UNSENT {
+        // What stops everything finds room where there is none left.
+        let most = if owed.round.is_stop { (usize::MAX, MOST_UNSENT + RESERVE) } else { (MOST_OWED, MOST_UNSENT) };
+        if state.owed.len() >= most.0 || state.unsent.bytes() + frame.len() > most.1 {
             return Err(Outcome::Busy);
         }
+        let id = owed.id;
         state.owed.push(owed);
-        self.put(&mut state, frame);
+        self.put(&mut state, Some(id), frame);
         Ok(())
     }
 
@@ -58,13 +61,18 @@ impl Link {
         );
     }
 
-    /// Nobody waits for that answer any more.
+    /// Nobody waits for that answer any more. Work that has not even gone out is not done: the round is told so.
     pub fn take_back(&self, id: u64, tells: bool) {
         let mut state = self.state.lock();
         let Some(at) = state.owed.iter().position(|owed| owed.id == id) else { return };
-        state.owed.swap_remove(at);
-        if tells {
-            self.put(&mut state, &protocol::cancel(id));
+        let owed = state.owed.swap_remove(at);
+        if state.unsent.take_back(id) {
+            drop(state);
+            if owed.round.is_work {
+                owed.round.settle(owed.slot, Outcome::Busy);
+            }
+        } else if tells {
+            self.put(&mut state, None, &protocol::cancel(id));
         }
     }
 
@@ -74,13 +82,15 @@ impl Link {
         state.stops = state.stops.wrapping_add(1);
         let (work, rest): (Vec<Owed>, Vec<Owed>) = state.owed.drain(..).partition(|owed| owed.round.is_work);
         state.owed = rest;
+        let (unsent, sent): (Vec<Owed>, Vec<Owed>) = work.into_iter().partition(|owed| state.unsent.take_back(owed.id));
         // Whoever understands `stop` ends it all by that, and can count.
         if state.computer.as_ref().is_some_and(|computer| !computer.can(Capability::Stop)) {
-            for owed in &work {
-                self.put(&mut state, &protocol::cancel(owed.id));
+            for owed in &sent {
+                self.put(&mut state, None, &protocol::cancel(owed.id));
             }
         }
         drop(state);
-        work.into_iter().for_each(|owed| owed.round.settle(owed.slot, Outcome::Stopped));
+        unsent.into_iter().for_each(|owed| owed.round.settle(owed.slot, Outcome::Busy));
+        sent.into_iter().for_each(|owed| owed.round.settle(owed.slot, Outcome::Stopped));
     }
 }

@@ -1,6 +1,7 @@
 //! What goes out to a computer, at once or when its socket takes it, up to the last words.
 
 use std::io;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use rustix::net::{Shutdown, shutdown};
@@ -14,52 +15,68 @@ use crate::round::Outcome;
 
 /// Bytes that wait for a slow computer.
 pub(super) const MOST_UNSENT: usize = 2 * LARGEST_OUT;
+/// Bytes beyond that, for what ends something: a cancel, a stop, a close.
+pub(super) const RESERVE: usize = 16 * 1024;
+/// Times that a link is looked after in vain before it is closed.
+const MOST_STALLED: u8 = 2;
 /// Pings without an answer after which a link is dead.
 pub(super) const MOST_MISSED: u8 = 2;
 /// How long a closed link waits for the other side to have read why.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
 impl Link {
+    /// Says something that a computer which does not listen can do without.
     pub(super) fn say(&self, frame: &[u8]) {
-        self.put(&mut self.state.lock(), frame);
+        let mut state = self.state.lock();
+        if state.unsent.bytes() + frame.len() <= MOST_UNSENT {
+            self.put(&mut state, None, frame);
+        }
     }
 
-    /// Sends, or keeps for later what the socket does not take. False: nothing more can be kept.
-    pub(super) fn put(&self, state: &mut State, frame: &[u8]) -> bool {
-        if state.closing.is_some() || state.unsent.len() + frame.len() > MOST_UNSENT {
-            return false;
+    /// Sends, or keeps for later what the socket does not take; within reason.
+    pub(super) fn put(&self, state: &mut State, request: Option<u64>, frame: &[u8]) {
+        if state.closing.is_some() || state.unsent.bytes() + frame.len() > MOST_UNSENT + RESERVE {
+            return;
         }
         let sent = match state.unsent.is_empty() {
             true => self.socket.try_write(frame).unwrap_or_default(), // the reader sees it if the socket is broken
             false => 0,
         };
-        if let Some(rest @ [_, ..]) = frame.get(sent..) {
-            state.unsent.extend_from_slice(rest);
+        if sent < frame.len() {
+            state.unsent.push(request, frame, sent);
             self.changed.notify_one();
         }
-        true
     }
 
     pub(super) fn send_unsent(&self) {
         let mut state = self.state.lock();
-        while !state.unsent.is_empty() {
-            match self.socket.try_write(&state.unsent) {
+        while let Some(next) = state.unsent.next() {
+            match self.socket.try_write(next) {
                 Ok(0) | Err(_) => return,
-                Ok(sent) if sent == state.unsent.len() => state.unsent = Vec::new(),
-                Ok(sent) => drop(state.unsent.drain(..sent)),
+                Ok(sent) => {
+                    state.unsent.sent(sent);
+                    state.stalled = 0;
+                }
             }
         }
     }
 
-    /// A ping, or the end of a link whose pings went unanswered.
+    /// A ping, or the end of a link that does not answer, does not read, or does not finish what it began to say.
     pub fn look_after(&self) {
         let mut state = self.state.lock();
-        if state.missed >= MOST_MISSED {
-            drop(state);
-            return self.close(code::GOING_AWAY, "it did not answer two pings");
-        }
-        state.missed += 1;
-        self.put(&mut state, &frame::ping());
+        state.stalled = if state.unsent.is_empty() { 0 } else { state.stalled + 1 };
+        state.dragging = if self.within.load(Ordering::Relaxed) { state.dragging + 1 } else { 0 };
+        let (code, why) = match &*state {
+            State { missed: MOST_MISSED.., .. } => (code::GOING_AWAY, "it did not answer two pings"),
+            State { stalled, .. } if *stalled > MOST_STALLED => (code::POLICY, "it does not read what it is sent"),
+            State { dragging, .. } if *dragging > MOST_STALLED => (code::POLICY, "a message was never finished"),
+            _ => {
+                state.missed += 1;
+                return self.put(&mut state, None, &frame::ping());
+            }
+        };
+        drop(state);
+        self.close(code, why);
     }
 
     /// Ends the link, with a last word to the computer.
@@ -68,10 +85,13 @@ impl Link {
         if state.closing.is_some() {
             return;
         }
-        self.put(&mut state, &frame::close(code, why));
-        state.closing = Some(why);
         let outcome = if code == code::REPLACED { Outcome::Replaced } else { Outcome::Gone };
         let owed = std::mem::take(&mut state.owed);
+        for owed in &owed {
+            state.unsent.take_back(owed.id);
+        }
+        self.put(&mut state, None, &frame::close(code, why));
+        state.closing = Some(why);
         drop(state);
         owed.into_iter().for_each(|owed| owed.round.settle(owed.slot, outcome.clone()));
         self.changed.notify_one();

@@ -7,6 +7,7 @@ use tokio::net::TcpListener;
 
 use super::sending::MOST_MISSED;
 use super::*;
+use crate::frame::LARGEST_OUT;
 use crate::record::Record;
 
 /// A link and the computer at its other end.
@@ -42,7 +43,7 @@ async fn missed(link: &Link, many: u8) {
 #[tokio::test]
 async fn a_link_is_dead_after_two_pings_without_an_answer_and_any_word_is_an_answer() {
     let (link, mut computer) = pair().await;
-    let registry = Registry::new(Record::new(Arc::new(Nowhere)));
+    let registry = Registry::new(Record::new(Arc::new(Nowhere)), 100);
     let ending = CancellationToken::new();
     let hall = Hall { registry: &registry, token: None, ending: &ending };
     let hello = json!({ "type": "hello", "computerId": 1 }).to_string();
@@ -77,6 +78,84 @@ async fn a_link_is_dead_after_two_pings_without_an_answer_and_any_word_is_an_ans
     assert_eq!(registry.count(), 0);
 }
 
+/// Plays against a link that has said hello, and tells why it ended.
+async fn greeted<F: Future<Output = TcpStream>>(plays: impl FnOnce(Arc<Link>, TcpStream) -> F) -> &'static str {
+    let (link, mut computer) = pair().await;
+    let registry = Registry::new(Record::new(Arc::new(Nowhere)), 100);
+    let ending = CancellationToken::new();
+    let hall = Hall { registry: &registry, token: None, ending: &ending };
+    let hello = json!({ "type": "hello", "computerId": 1 }).to_string();
+    computer.write_all(&masked(0x81, hello.as_bytes())).await.unwrap();
+    let (why, _still_there) = tokio::join!(link.live(hall, Vec::new(), || ()), async {
+        expect(&mut computer, &protocol::hello_ok()).await;
+        plays(link.clone(), computer).await
+    });
+    why
+}
+
+#[tokio::test]
+async fn a_message_that_is_never_finished_ends_the_link_though_pongs_come() {
+    let why = greeted(|link, mut computer| async move {
+        computer.write_all(&masked(0x01, b"{")).await.unwrap();
+        for _ in 0..3 {
+            while !link.within.load(Ordering::Relaxed) {
+                tokio::task::yield_now().await;
+            }
+            link.look_after();
+            computer.write_all(&masked(0x8a, b"")).await.unwrap();
+            if link.state.lock().closing.is_none() {
+                missed(&link, 0).await;
+            }
+        }
+        computer
+    });
+    assert_eq!(why.await, "a message was never finished");
+}
+
+#[tokio::test]
+async fn messages_that_come_one_after_the_other_may_go_on_for_ever() {
+    let why = greeted(|link, mut computer| async move {
+        for _ in 0..10 {
+            // The end of one message and the start of the next.
+            computer.write_all(&masked(0x01, b"{")).await.unwrap();
+            while !link.within.load(Ordering::Relaxed) {
+                tokio::task::yield_now().await;
+            }
+            link.look_after();
+            computer.write_all(&masked(0x80, b"}")).await.unwrap();
+            missed(&link, 0).await;
+            while link.within.load(Ordering::Relaxed) {
+                tokio::task::yield_now().await;
+            }
+        }
+        assert_eq!(link.state.lock().closing, None);
+        link.close(code::GOING_AWAY, ENDING);
+        computer
+    });
+    assert_eq!(why.await, ENDING);
+}
+
+#[tokio::test]
+async fn a_computer_that_sends_and_never_reads_is_sent_away() {
+    let why = greeted(|link, mut computer| async move {
+        let large = frame::text(&"x".repeat(LARGEST_OUT));
+        while link.state.lock().unsent.is_empty() {
+            link.say(&large);
+        }
+        // More than three looks only as long as the buffers on the way still take something.
+        while link.state.lock().closing.is_none() {
+            link.say(&large);
+            link.look_after();
+            computer.write_all(&masked(0x8a, b"")).await.unwrap();
+            while link.state.lock().closing.is_none() && link.state.lock().missed > 0 {
+                tokio::task::yield_now().await;
+            }
+        }
+        computer
+    });
+    assert_eq!(why.await, "it does not read what it is sent");
+}
+
 #[tokio::test]
 async fn a_link_that_is_closed_sends_nothing_more() {
     let (link, mut computer) = pair().await;
@@ -91,7 +170,7 @@ async fn a_link_that_is_closed_sends_nothing_more() {
 
 #[tokio::test]
 async fn who_was_replaced_does_not_come_back_with_a_hello_that_was_on_its_way() {
-    let registry = Registry::new(Record::new(Arc::new(Nowhere)));
+    let registry = Registry::new(Record::new(Arc::new(Nowhere)), 100);
     let computer = |id: u64| {
         let hello = json!({ "type": "hello", "computerId": id }).to_string();
         match protocol::parse(hello.as_bytes()).unwrap() {

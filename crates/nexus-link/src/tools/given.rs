@@ -9,6 +9,9 @@ use nexus_core::text;
 /// Bytes. ComputerCraft takes a few hundred; a frame must hold it whatever its letters.
 const LONGEST: usize = 1_000;
 
+/// How much longer than its time a computer is waited for, at least.
+const GRACE: Duration = Duration::from_secs(5);
+
 /// A path on a computer. What it means there is the computer's to say.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String")]
@@ -77,12 +80,20 @@ impl TryFrom<u16> for Seconds {
 }
 
 impl Seconds {
+    pub const MOST: Self = Self(300);
+
     pub fn get(self) -> u16 {
         self.0
     }
 
     pub fn time(self) -> Duration {
         Duration::from_secs(self.0.into())
+    }
+
+    /// How long an answer is waited for. The computer ends the work itself, by the time of the game, which is slower
+    /// than ours where the server lags.
+    pub fn patience(self) -> Duration {
+        self.time() + GRACE + self.time() / 2
     }
 }
 
@@ -111,7 +122,9 @@ mod tests {
 
     #[test]
     fn seconds_and_paths_are_held_to_their_bounds() {
-        assert_eq!(from_value::<Seconds>(json!(300)).unwrap().time(), Duration::from_secs(300));
+        let longest = from_value::<Seconds>(json!(300)).unwrap();
+        assert_eq!((longest.time().as_secs(), longest.patience().as_secs()), (300, 455));
+        assert_eq!(Seconds(1).patience(), Duration::from_millis(6_500));
         for bad in [json!(0), json!(301), json!(-1), json!("10")] {
             assert!(from_value::<Seconds>(bad.clone()).is_err(), "{bad}");
         }

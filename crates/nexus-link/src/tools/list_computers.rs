@@ -6,7 +6,7 @@ use std::sync::Arc;
 use nexus_core::prelude::*;
 
 use super::said::{Fuel, Maybe, Place, Whole, Words};
-use crate::computer::{Capability, Kind, whole};
+use crate::computer::{Address, Capability, Kind, whole};
 use crate::links::Links;
 use crate::registry::Seen;
 use crate::round::{Outcome, Question};
@@ -29,8 +29,28 @@ const VERSION: usize = 100;
 pub struct ListComputers {
     /// Only computers with this in their label, in small or capital letters.
     label: Option<String>,
-    /// Only computers with this number or a higher one: the `next_id` of an earlier reply.
-    first_id: Option<u64>,
+    /// Only computers behind this one: the `next` of an earlier reply.
+    after: Option<After>,
+}
+
+/// A computer as [`Address`] writes it, world and all: hundreds of worlds may have the same number.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(try_from = "String")]
+#[schemars(with = "String")]
+struct After(Address);
+
+#[derive(Debug, Error)]
+#[error("`after` is `world/number`: the `next` of an earlier reply")]
+struct BadAfter;
+
+impl TryFrom<String> for After {
+    type Error = BadAfter;
+
+    fn try_from(address: String) -> Result<Self, BadAfter> {
+        let (world, id) = address.rsplit_once('/').ok_or(BadAfter)?;
+        let world = Some(world).filter(|world| !world.is_empty()).map(Arc::from);
+        Ok(Self(Address { id: id.parse().map_err(|_| BadAfter)?, world }))
+    }
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -39,9 +59,9 @@ pub struct Computers {
     computers: Vec<Item>,
     /// Linked computers in all, or with that label.
     total: usize,
-    /// There are more: give this as `first_id`.
+    /// There are more: give this as `after`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    next_id: Option<u64>,
+    next: Option<String>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -109,7 +129,7 @@ impl Tool<Links> for ListComputers {
     }
 
     async fn run(self, links: &Links, _: &CallCx) -> ToolResult<Computers> {
-        let (seen, total, next_id) = self.chosen(links.computers().await?);
+        let (seen, total, next) = self.chosen(links.computers().await?);
         let can = |seen: &&Seen| seen.computer.can(Capability::Status);
         let targets = seen.iter().filter(can).map(|seen| seen.target).collect();
         let status = Question::new("status", links.patience()).largest(LARGEST);
@@ -118,22 +138,23 @@ impl Tool<Links> for ListComputers {
             let outcome = if can(&&seen) { outcomes.next() } else { None };
             Item::of(&seen, outcome.as_ref())
         };
-        Ok(Computers { computers: seen.into_iter().map(item).collect(), total, next_id })
+        Ok(Computers { computers: seen.into_iter().map(item).collect(), total, next })
     }
 }
 
 impl ListComputers {
-    /// Those that are shown, how many there are, and the number of the first that is not.
-    fn chosen(&self, mut seen: Vec<Seen>) -> (Vec<Seen>, usize, Option<u64>) {
+    /// Those that are shown, how many there are, and where to go on.
+    fn chosen(&self, mut seen: Vec<Seen>) -> (Vec<Seen>, usize, Option<String>) {
         if let Some(part) = self.label.as_ref().map(|part| part.to_lowercase()) {
             seen.retain(|seen| seen.computer.label.as_ref().is_some_and(|label| label.to_lowercase().contains(&part)));
         }
         let total = seen.len();
-        if let Some(first) = self.first_id {
-            seen.retain(|seen| seen.computer.address.id >= first);
+        if let Some(After(last)) = &self.after {
+            seen.retain(|seen| seen.computer.address > *last);
         }
-        let next = seen.get(SHOWN).map(|seen| seen.computer.address.id);
+        let more = seen.len() > SHOWN;
         seen.truncate(SHOWN);
+        let next = seen.last().filter(|_| more).map(|last| last.computer.address.to_string());
         (seen, total, next)
     }
 }
@@ -186,11 +207,44 @@ impl Status {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::computer::{Capabilities, Computer};
     use serde_json::json;
     use serde_json::value::to_raw_value;
 
     fn status(json: &serde_json::Value) -> (Status, Option<&'static str>) {
         Status::of(Some(&Outcome::Answer(to_raw_value(json).unwrap())))
+    }
+
+    fn seen(id: u64, world: Option<String>) -> Seen {
+        let address = Address { id, world: world.map(Into::into) };
+        let computer =
+            Computer { address, label: None, version: None, kind: None, capabilities: Capabilities::default() };
+        let (target, since) = ((id, 0, 0).into(), nexus_core::clock::now());
+        Seen { computer: computer.into(), target, since, heard_s: 0, from: [127, 0, 0, 1].into() }
+    }
+
+    #[test]
+    fn pages_hold_everyone_once_also_where_many_worlds_have_the_same_number() {
+        let worlds = |many: usize| (0..many).map(|at| (at > 0).then(|| format!("a/{at:04}")));
+        let mut all: Vec<Seen> = (0..700).map(|id| seen(id, None)).collect();
+        all.extend(worlds(1_600).map(|world| seen(700, world)));
+        all.extend(worlds(3).map(|world| seen(701, world)));
+        let (mut shown, mut after, mut pages) = (Vec::new(), None, 0);
+        loop {
+            let list: ListComputers = serde_json::from_value(json!({ "after": after })).unwrap();
+            let (page, total, next) = list.chosen(all.clone());
+            assert_eq!(total, all.len());
+            shown.extend(page.into_iter().map(|seen| seen.computer.address.clone()));
+            (after, pages) = (next, pages + 1);
+            if after.is_none() || pages > 9 {
+                break;
+            }
+        }
+        let everyone: Vec<Address> = all.into_iter().map(|seen| seen.computer.address.clone()).collect();
+        assert!(shown == everyone && pages == 5, "{} computers on {pages} pages", shown.len());
+        for bad in ["12", "", "survival/", "survival/x", "a/-1"] {
+            assert!(serde_json::from_value::<ListComputers>(json!({ "after": bad })).is_err(), "{bad}");
+        }
     }
 
     #[test]

@@ -1,7 +1,6 @@
 //! `run_lua`: Lua code on a computer, bounded in time and output. Always a write: nobody can tell what code does.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use nexus_core::prelude::*;
@@ -12,15 +11,13 @@ use super::given::{Seconds, one_line};
 use super::said::{List, Words};
 use super::{meant, of_anything, watched};
 use crate::computer::{Capability, Wanted};
+use crate::frame::LARGEST_OUT;
 use crate::links::Links;
+use crate::protocol::Template;
 use crate::round::Question;
 
 /// Bytes of code: a frame must hold it.
 const LONGEST: usize = 100_000;
-/// Characters of code that the human sees who is asked.
-const SHOWN: usize = 64 * 1024;
-/// The computer ends the code itself; this is how much later it is given up.
-const GRACE: Duration = Duration::from_secs(5);
 /// Characters of output. A client sends less.
 const OUTPUT: usize = 48_000;
 const ERROR: usize = 2_000;
@@ -46,22 +43,39 @@ pub struct RunLua {
     timeout: Seconds,
 }
 
-/// Not empty, and not too long.
+/// Not empty, and not too long for a frame: nobody is to say yes to what cannot be sent.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(try_from = "String")]
 #[schemars(with = "String")]
 struct Code(String);
 
 #[derive(Debug, Error)]
-#[error("the code is empty, or longer than {LONGEST} bytes")]
-struct BadCode;
+enum BadCode {
+    #[error("the code is empty, or longer than {LONGEST} bytes")]
+    Length,
+    #[error(
+        "the code is too long to send: {0} bytes as ASCII JSON, where a letter beyond ASCII takes six, and a frame \
+         holds {LARGEST_OUT}; send it in parts, or as a file"
+    )]
+    Frame(usize),
+}
 
 impl TryFrom<String> for Code {
     type Error = BadCode;
 
     fn try_from(code: String) -> Result<Self, BadCode> {
-        if code.trim().is_empty() || code.len() > LONGEST { Err(BadCode) } else { Ok(Self(code)) }
+        if code.trim().is_empty() || code.len() > LONGEST {
+            return Err(BadCode::Length);
+        }
+        let request = Template::new(METHOD, Some(&params(&code, Seconds::MOST)));
+        if request.fits() { Ok(Self(code)) } else { Err(BadCode::Frame(request.length())) }
     }
+}
+
+const METHOD: &str = "lua.run";
+
+fn params(code: &str, timeout: Seconds) -> Value {
+    json!({ "code": code, "timeout": timeout.get() })
 }
 
 #[derive(Debug, PartialEq, Serialize, JsonSchema)]
@@ -102,7 +116,6 @@ struct Said {
 impl Tool<Links> for RunLua {
     const NAME: &'static str = "run_lua";
     const ACCESS: Access = Access::Write;
-    const LONGEST_SUMMARY: usize = SHOWN;
     type Reply = Ran;
 
     fn summary(&self) -> String {
@@ -115,10 +128,14 @@ impl Tool<Links> for RunLua {
 
     async fn run(self, links: &Links, cx: &CallCx) -> ToolResult<Ran> {
         let seen = links.one(&self.computer, Capability::Lua).await?;
-        let params = json!({ "code": self.code.0, "timeout": self.timeout.get() });
-        let question = Question::new("lua.run", self.timeout.time() + GRACE).params(params);
-        let said = watched(cx, self.timeout.time(), links.ask_one::<Said>(&seen, question)).await?;
+        let said = watched(cx, self.timeout.time(), links.ask_one::<Said>(&seen, self.question())).await?;
         Ok(said.told(seen.computer.name()))
+    }
+}
+
+impl RunLua {
+    fn question(&self) -> Question {
+        Question::new(METHOD, self.timeout.patience()).params(params(&self.code.0, self.timeout))
     }
 }
 
@@ -166,6 +183,25 @@ mod tests {
         ] {
             assert!(from_value::<RunLua>(bad.clone()).is_err());
         }
+    }
+
+    #[test]
+    fn code_that_fits_no_frame_is_refused_before_anybody_is_asked() {
+        let run = |code: String| from_value::<RunLua>(json!({ "computer": 12, "code": code, "timeout": 300 }));
+        let longest = run("x".repeat(LONGEST)).unwrap();
+        assert!(Template::new(METHOD, longest.question().params.as_ref()).fits());
+        let last = (1..=25_000).rev().find(|many| run("\u{fc}".repeat(*many)).is_ok()).unwrap();
+        assert!(last > 19_900, "{last}");
+        for code in ["\u{fc}".repeat(last + 1), "🐢".repeat(11_000), "\u{1}".repeat(20_001), "\\".repeat(60_000)] {
+            let told = run(code).unwrap_err().to_string();
+            assert!(told.contains("too long to send") && told.contains("a frame holds 120000"), "{told}");
+        }
+    }
+
+    #[test]
+    fn a_server_that_lags_is_given_time() {
+        let tool: RunLua = from_value(json!({ "computer": 12, "code": "x", "timeout": 20 })).unwrap();
+        assert_eq!(tool.question().patience.as_secs(), 35);
     }
 
     #[test]

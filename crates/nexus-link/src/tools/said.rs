@@ -101,7 +101,8 @@ impl<'de, T: Deserialize<'de>, const MOST: usize> Visitor<'de> for Items<T, MOST
     }
 }
 
-/// Text of at most `MOST` characters, cleaned; an ellipsis stands for the rest.
+/// Text of at most `MOST` characters. Of a longer one, the beginning is kept, cleaned, and an ellipsis stands for the
+/// rest.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Words<const MOST: usize>(pub String);
 

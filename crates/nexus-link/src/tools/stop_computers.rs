@@ -67,7 +67,7 @@ impl Tool<Links> for StopComputers {
     }
 
     async fn run(self, links: &Links, _: &CallCx) -> ToolResult<Stop> {
-        let (seen, outcomes): (Vec<_>, Vec<_>) = links.stop().await?.into_iter().unzip();
+        let (seen, outcomes): (Vec<_>, Vec<_>) = links.stop(links.patience()).await?.into_iter().unzip();
         Ok(Stop { computers: Named::all(&seen).into_iter().zip(&outcomes).map(Stopped::of).collect() })
     }
 }
@@ -75,7 +75,8 @@ impl Tool<Links> for StopComputers {
 impl Stop {
     fn lines(&self) -> String {
         if self.computers.is_empty() {
-            return "No computer is connected that runs anything for this hub.".to_owned();
+            // Some may be linked that cannot, and what they were asked has ended here all the same.
+            return "No linked computer can be told to stop; work under way was cancelled.".to_owned();
         }
         let mut lines = String::with_capacity(self.computers.len() * LINE);
         for stopped in &self.computers {

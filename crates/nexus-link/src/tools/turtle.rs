@@ -22,8 +22,6 @@ const RESULTS: usize = 100_000;
 /// Characters of a reason, and of what went wrong with the link.
 const REASON: usize = 300;
 const BROKEN: usize = 700;
-/// Characters of the summary: all steps that there may be, and some signs.
-const SHOWN: usize = 8_192;
 
 /// Drives a turtle: a list of steps, one after the other, with fuel, position and result of each.
 ///
@@ -55,7 +53,7 @@ pub struct Driven {
     steps: Vec<Made>,
     /// How many of them went well.
     done: usize,
-    /// The step after which it ended early, counted from 1.
+    /// The step that failed and ended it early, counted from 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     stopped_at: Option<usize>,
     /// What was wrong with the link. The step that it was lost at may have been made all the same.
@@ -112,7 +110,6 @@ impl Tool<Links> for Turtle {
     const NAME: &'static str = "turtle";
     const ACCESS: Access = Access::Read;
     const MOST: Access = Access::Write;
-    const LONGEST_SUMMARY: usize = SHOWN;
     type Reply = Driven;
 
     fn summary(&self) -> String {

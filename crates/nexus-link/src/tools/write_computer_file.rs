@@ -14,7 +14,7 @@ use serde_json::json;
 use super::given::{ComputerPath, Encoding, one_line};
 use super::{MOMENT, meant, while_wanted};
 use crate::computer::{Capability, Wanted};
-use crate::links::Links;
+use crate::links::{LinkError, Links};
 use crate::round::Question;
 
 /// Bytes of a file. A computer's disk has about as many.
@@ -111,7 +111,9 @@ impl Tool<Links> for WriteComputerFile {
                 "last": place == Place::Last,
             });
             let question = Question::new("files.write", MOMENT).params(params);
-            while_wanted(cx, links.ask_one::<IgnoredAny>(&seen, question)).await?;
+            while_wanted(cx, links.ask_one::<IgnoredAny>(&seen, question))
+                .await
+                .map_err(|error| place.failed(error))?;
             let sent = offset + piece.len();
             let message = Some(format!("{sent} of {size} bytes"));
             cx.progress(Progress { done: sent as f64, total: Some(size as f64), message });
@@ -135,6 +137,16 @@ enum Place {
     Before,
     /// With it, the file is put in place.
     Last,
+}
+
+impl Place {
+    /// Only with the last piece is it unsure what became of the file.
+    fn failed(self, error: LinkError) -> ToolError {
+        match self {
+            Place::Before => ToolError::failed(error).hint("nothing was replaced: what was there before still is"),
+            Place::Last => error.into(),
+        }
+    }
 }
 
 /// An empty file is one empty piece.

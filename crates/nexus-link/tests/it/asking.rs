@@ -5,6 +5,7 @@ use std::time::Duration;
 use futures_util::future::select_all;
 use serde_json::{Value, json};
 use tokio::net::TcpSocket;
+use tokio::task::JoinHandle;
 
 use crate::support::{Hub, LONG, Raw, SHORT, answer, within};
 use nexus_link::{LinkError, Outcome, Question};
@@ -147,6 +148,69 @@ async fn a_computer_that_takes_nothing_delays_no_other() {
         }
     }
     assert!(requests > 0);
+}
+
+/// Work for it until the hub keeps some of it back, which has not gone out then.
+async fn stuff(hub: &Hub, id: u64, patience: Duration) -> Vec<JoinHandle<Option<Result<Vec<Outcome>, LinkError>>>> {
+    let target = hub.target(id).await;
+    let large = || Question::new("lua.run", patience).params(json!({ "code": "x".repeat(110_000) }));
+    let asked: Vec<_> = (0..100).map(|_| hub.ask(vec![target], large())).collect();
+    let (first, _, asked) = within("the hub gives up on it", select_all(asked)).await;
+    assert!(matches!(first.unwrap().unwrap().unwrap()[..], [Outcome::Busy]));
+    for _ in 0..10 {
+        tokio::task::yield_now().await; // the others ask, too
+    }
+    asked
+}
+
+/// How many requests reach it, now that it reads, before a ping does.
+async fn requests(hub: &Hub, id: u64, deaf: &mut Raw) -> usize {
+    let ping = hub.ask_one(id, Question::ping(LONG)).await;
+    let mut requests = 0;
+    loop {
+        let (0x81, payload) = deaf.next().await.unwrap() else { continue };
+        let heard: Value = serde_json::from_slice(&payload).unwrap();
+        match (heard["type"].as_str().unwrap(), heard["method"].as_str()) {
+            ("request", Some("ping")) => break,
+            ("request", Some("lua.run")) => requests += 1,
+            _ => {}
+        }
+    }
+    drop(ping);
+    requests
+}
+
+#[tokio::test]
+async fn work_that_had_not_gone_out_when_all_were_stopped_is_never_done() {
+    let hub = Hub::start().await;
+    let mut deaf = deaf(&hub, 1).await;
+    let asked = stuff(&hub, 1, LONG).await;
+    hub.links.stop(LONG).await.unwrap();
+    let mut told = 0;
+    for asking in asked {
+        match within("it ends", asking).await.unwrap().unwrap().unwrap()[..] {
+            [Outcome::Stopped] => told += 1, // it went out: nobody knows how far it came
+            [Outcome::Busy] => {}
+            ref other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(requests(&hub, 1, &mut deaf).await, told);
+}
+
+#[tokio::test]
+async fn work_that_had_not_gone_out_in_time_is_never_done() {
+    let hub = Hub::start().await;
+    let mut deaf = deaf(&hub, 1).await;
+    let asked = stuff(&hub, 1, Duration::from_secs(3)).await;
+    let mut silent = 0;
+    for asking in asked {
+        match within("it ends", asking).await.unwrap().unwrap().unwrap()[..] {
+            [Outcome::Silent] => silent += 1,
+            [Outcome::Busy] => {}
+            ref other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(requests(&hub, 1, &mut deaf).await, silent);
 }
 
 #[tokio::test]

@@ -27,7 +27,7 @@ async fn every_computer_is_told_when_the_listener_ends() {
     within("the listener ends", hub.listening).await.unwrap();
     assert!(matches!(hub.links.standing(), Standing::Closed(_)));
     assert!(matches!(hub.links.computers().await, Err(LinkError::Closed(_))));
-    assert!(matches!(hub.links.stop().await, Err(LinkError::Closed(_))));
+    assert!(matches!(hub.links.stop(crate::support::LONG).await, Err(LinkError::Closed(_))));
     assert_eq!(hub.links.counts().computers, 0);
     TcpListener::bind(hub.address).await.expect("the port is free again");
 }

@@ -14,7 +14,7 @@ async fn stop_reaches_all_that_can_before_any_has_answered() {
     }
     let mut old = hub.computer(4).await;
     let links = hub.links.clone();
-    let stopping = hub.tasks.spawn("stop", async move { links.stop().await });
+    let stopping = hub.tasks.spawn("stop", async move { links.stop(LONG).await });
     let mut ids = Vec::new();
     for computer in &mut able {
         let (id, method) = computer.request().await;
@@ -44,7 +44,7 @@ async fn stop_ends_work_and_chains_of_it_and_reads_go_on() {
     let (read_id, _) = computer.request().await;
 
     let links = hub.links.clone();
-    let stopping = hub.tasks.spawn("stop", async move { links.stop().await });
+    let stopping = hub.tasks.spawn("stop", async move { links.stop(LONG).await });
     assert!(matches!(work.outcome().await, Outcome::Stopped));
     assert!(matches!(elsewhere.outcome().await, Outcome::Stopped));
     let (stop_id, method) = computer.request().await;
@@ -79,7 +79,7 @@ async fn work_of_a_computer_that_knows_no_stop_is_cancelled() {
     let mut computer = hub.able(1, &["lua"]).await;
     let work = hub.ask_one(1, Question::new("lua.run", LONG)).await;
     let (id, _) = computer.request().await;
-    assert!(hub.links.stop().await.unwrap().is_empty());
+    assert!(hub.links.stop(LONG).await.unwrap().is_empty());
     assert!(matches!(work.outcome().await, Outcome::Stopped));
     assert_eq!(computer.heard().await, json!({ "type": "cancel", "id": id }));
 }
@@ -87,5 +87,5 @@ async fn work_of_a_computer_that_knows_no_stop_is_cancelled() {
 #[tokio::test]
 async fn nobody_to_stop_is_no_error() {
     let hub = Hub::start().await;
-    assert!(hub.links.stop().await.unwrap().is_empty());
+    assert!(hub.links.stop(LONG).await.unwrap().is_empty());
 }

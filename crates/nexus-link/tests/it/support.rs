@@ -71,7 +71,7 @@ impl Hub {
     pub async fn start_with(token: Option<&str>) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
-        let links = Links::new(Settings { patience: LONG }, Arc::new(Nowhere));
+        let links = Links::new(Settings { patience: LONG, files: u64::MAX }, Arc::new(Nowhere));
         let (tasks, over) = (Tasks::new(), CancellationToken::new());
         let serving = links.clone().listen(listener, Door::new(address, token), tasks.clone(), over.clone());
         let listening = tasks.spawn("the door", serving);

@@ -255,7 +255,7 @@ At this terminal:
 }
 
 /// A connection is an open file; the usual limit of 1024 is for other programs.
-fn raise_open_files() {
+pub fn raise_open_files() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
     if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum }) {

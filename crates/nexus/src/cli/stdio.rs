@@ -11,7 +11,7 @@ use nexus_core::principal::{Level, Principal};
 use nexus_core::session::{Session, SessionKey, Transport};
 use nexus_mcp::front::stdio;
 
-use super::serve::Signals;
+use super::serve::{Signals, raise_open_files};
 use crate::config::{Env, Loaded};
 use crate::control;
 use crate::hold::{self, Claim, Holder};
@@ -24,6 +24,7 @@ use crate::wire::{self, Rig};
 pub async fn run(loaded: Loaded, env: &Env) -> Result<ExitCode> {
     private::folder(&loaded.data)?;
     let mut signals = Signals::new()?;
+    raise_open_files();
     let assembly = wire::assemble(&loaded, env, Rig::default()).await?;
     // Only the holder does the background work; a door beside it leaves that alone.
     match hold::claim(&loaded.data)? {

@@ -1,6 +1,7 @@
 //! A piece of a file as text, without the halves of secrets that its ends may have cut in two.
 
 use std::borrow::Cow;
+use std::iter::repeat_n;
 
 use nexus_core::redact::{self, HIDDEN};
 use nexus_core::text;
@@ -39,6 +40,17 @@ impl Window<'_> {
         Some((from_the_middle(&before, &shown), start + text.len()))
     }
 
+    /// Where among the bytes a secret begins that a part of the piece is of, taken for letters as far as it can be.
+    pub fn secret(&self) -> Option<usize> {
+        let letters = letters(self.bytes);
+        let shown = if self.more { redact::beginning(&letters) } else { redact::text(&letters) };
+        // What ends as it would be shown anyway may be shown. Secrets that stand before it have no part in it.
+        if shown.as_bytes().ends_with(&letters.as_bytes()[self.before..]) {
+            return None;
+        }
+        Some(letters.bytes().zip(shown.bytes()).take_while(|(a, b)| a == b).count())
+    }
+
     /// Bytes at its start that belong to a letter which began before it.
     fn rest_of_a_letter(&self) -> usize {
         let rest = self.bytes[self.before..].iter().take(3).take_while(|byte| **byte & 0xc0 == 0x80).count();
@@ -48,6 +60,16 @@ impl Window<'_> {
         };
         if rest > 0 && (1..=self.before.min(3)).any(is_letter) { rest } else { 0 }
     }
+}
+
+/// As many bytes, and all of them text: something that ends no word stands for each that is none.
+fn letters(bytes: &[u8]) -> String {
+    let mut letters = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        letters.push_str(chunk.valid());
+        letters.extend(repeat_n('\u{1a}', chunk.invalid().len()));
+    }
+    letters
 }
 
 /// The text, with what is left of a secret that began before it hidden. Whole ones are hidden later, as everywhere.

@@ -1,0 +1,73 @@
+// The Lua client beside programs of a player: as a module, in a tab, beside a shell.
+
+import { computer, Hub, promise, same, shows, until } from './support.mjs';
+
+export async function programs() {
+    const hub = await Hub.start();
+    let last = null;
+    const next = async () => (last = await hub.link(last));
+    await promise('as a module under parallel: quiet, beside a program, and gone when that ends and says so', async () => {
+        const made = computer(hub, { files: { 'main.lua': `
+            local nexus = require("nexus")
+            parallel.waitForAny(nexus.run, function()
+                for i = 1, 3 do sleep(1) print("mine " .. i) end
+                os.pullEvent("finish")
+            end)
+            nexus.stop()
+            print("after") os.pullEvent("never")` } });
+        const link = await next();
+        same((await link.lua('1')).results, [1]);
+        await shows(made, 'mine 3');
+        same(made.screen, ['mine 1', 'mine 2', 'mine 3']);
+        made.event('finish');
+        await shows(made, 'after');
+        await until('the link to close', () => link.closed);
+        await made.kill();
+    });
+    await promise('as a module it never ends a program: no http, no address, and it waits', async () => {
+        const made = computer(hub, { http: false, files: { 'main.lua': `
+            parallel.waitForAny(require("nexus").run, function() sleep(100) end) print("slept it out") os.pullEvent("x")` } }, { speed: 50 });
+        await shows(made, 'slept it out');
+        same(made.screen, ['slept it out']);
+        await made.kill();
+    });
+    await promise('Ctrl+T ends it: the link closes, the turtle has its own functions back', async () => {
+        const made = computer(hub, { kind: 'turtle', files: { 'main.lua': `
+            local before = turtle.forward
+            shell.run("nexus")
+            print(turtle.forward == before and "as before" or "changed") os.pullEvent("x")` } });
+        const link = await next();
+        made.event('terminate');
+        await shows(made, 'as before');
+        await shows(made, 'Terminated');
+        await until('the link to close', () => link.closed);
+        await made.kill();
+    });
+    await promise('in the background: bg nexus leaves the shell free; a second one says that one runs', async () => {
+        const made = computer(hub, { boot: true });
+        made.type('bg nexus');
+        const link = await next();
+        made.type('nexus');
+        await shows(made, 'already runs');
+        same(await link.get('ping'), 'pong from 12 (Label: null)');
+        same(hub.links.filter(({ closed }) => !closed).length, 1);
+        await made.kill();
+    });
+    await promise('a program that loads it while a tab has the link waits, and takes over when that ends', async () => {
+        const made = computer(hub, { files: {
+            'tab.lua': 'local n = require("nexus") parallel.waitForAny(n.run, function() os.pullEvent("finish") end) n.stop()',
+            'main.lua': `
+                shell.openTab("tab")
+                sleep(1)
+                parallel.waitForAny(require("nexus").run, function() os.pullEvent("x") end)`,
+        } }, { speed: 30 });
+        const link = await next();
+        await link.lua('sleep(20)', { timeout: 30 });
+        same(hub.links.filter(({ closed }) => !closed).length, 1);
+        made.event('finish');
+        await until('the first link to close', () => link.closed);
+        same((await (await next()).lua('3')).results, [3]);
+        await made.kill();
+    });
+    hub.end();
+}
