@@ -89,7 +89,8 @@ local function add_to_startup()
 end
 
 local token = ...
-if not http.websocketAsync then
+local works, problem = pcall(http.websocketAsync, "") -- no address: nothing is opened, but it throws where that is forbidden
+if not works and tostring(problem):find("disabled") then
     error("Nexus is not installed: websockets are turned off on this server (http.websocket_enabled)", 0)
 end
 local text = fetched("http://" .. ADDRESS .. "/nexus.lua")
@@ -100,12 +101,17 @@ if TOKEN_NEEDED and not token and (settings.get("nexus.token") or "") == "" then
 end
 local update = fs.exists(PROGRAM)
 write_whole(PROGRAM, text)
-settings.set("nexus.address", ADDRESS)
+local address = settings.get("nexus.address")
+if type(address) ~= "string" or not address:find("://") then -- a whole address (wss://…) was set by hand: it stays
+    address = ADDRESS
+    settings.set("nexus.address", address)
+end
 if token then settings.set("nexus.token", token) end
 settings.save(".settings")
 local how, made = add_to_startup()
 
-print((update and "Nexus is updated: " or "Nexus is installed: ") .. PROGRAM .. ", linked to " .. ADDRESS .. ".")
+print((update and "Nexus is updated: " or "Nexus is installed: ") .. PROGRAM .. ", linked to " .. address .. ".")
+if address ~= ADDRESS then print("That address was set by hand and is kept. Else: set nexus.address " .. ADDRESS) end
 print(how)
 print("To undo: delete " .. PROGRAM .. (made and " " .. made or "") .. ", then reboot.")
 

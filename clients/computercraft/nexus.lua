@@ -1,18 +1,23 @@
--- Nexus link: lets a Nexus hub see and drive this computer (CC:Tweaked 1.87 or newer, with http and websockets).
+-- Nexus link: lets a Nexus hub see and drive this computer. Needs CC:Tweaked 1.87 or newer, on Minecraft 1.18 and 1.19 1.101
+-- or newer (older ones send an `Origin` header there, as web pages do, and a hub refuses those), with http and websockets.
 --
---     wget run http://HOST:3001/install.lua        installs this file, and starts it with the computer
+--     wget run http://HOST:3001/install.lua [TOKEN]
+--                                                  installs this file, and starts it with the computer
 --     nexus                                        in the foreground, Ctrl+T ends it
 --     bg nexus                                     in a tab of its own (advanced computers)
 --     nexus beside [program]                       in a tab, or under `parallel` beside the program and then a shell
 --
--- In a program of your own; it says nothing on the screen then, and `run` never returns by itself:
+-- In a program of your own; it says nothing on the screen then, `run` never returns by itself, and Ctrl+T is for your program
+-- (hence the `pcall`: the link is to end in any case):
 --
---     local nexus = require("nexus")
---     parallel.waitForAny(nexus.run, myProgram)
+--     local nexus = require("/nexus") -- with the slash, wherever your program is
+--     local ok, why = pcall(parallel.waitForAny, nexus.run, myProgram)
 --     nexus.stop()
+--     if not ok then error(why, 0) end
 --
 -- Settings (`set NAME VALUE`): nexus.address (HOST:PORT, or a whole ws:// or wss:// address), nexus.token, nexus.world (a
--- name that keeps computers of several worlds with equal ids apart). "Domain not permitted" means that the server's
+-- name that keeps computers of several worlds with equal ids apart). `set` makes a number of all that looks like one: give a
+-- token to the installer instead. "Domain not permitted" means that the server's
 -- computercraft-server.toml needs, above its rule for "$private":
 --
 --     [[http.rules]]
@@ -401,10 +406,14 @@ local function watch_moves()
         local function ours(...)
             local me = coroutine.running() or "main"
             moving[me] = true
-            local result = pack(true_one(...))
+            local result = pack(pcall(true_one, ...))
             moving[me] = nil
-            if result[1] then moved(name) end
-            return unpack(result, 1, result.n)
+            if not result[1] then -- Ctrl+T in the middle of it, say: nobody knows whether it moved
+                moves, place, facing = moves + 1, nil, nil
+                error(result[2], 0)
+            end
+            if result[2] then moved(name) end
+            return unpack(result, 2, result.n)
         end
         turtle[name] = ours
         hand_back[#hand_back + 1] = function()
@@ -413,8 +422,24 @@ local function watch_moves()
     end
 end
 
+-- Whether another program asks GPS just now. Whoever is first there opens the channel and closes it in the end, and the
+-- other hears nothing more. One that is open for long is that of a GPS host, or was left behind: it stays open.
+local GPS_CHANNEL = 65534
+local heard_open
+
+local function gps_is_busy()
+    local open = false
+    for _, side in ipairs(peripheral and SIDES or {}) do
+        if peripheral.getType(side) == "modem" and peripheral.call(side, "isWireless") then
+            open = open or peripheral.call(side, "isOpen", GPS_CHANNEL)
+        end
+    end
+    heard_open = open and (heard_open or os.clock()) or nil
+    return open and os.clock() - heard_open < 10
+end
+
 local function locate(patience)
-    if not gps or not gps.locate then return end
+    if not gps or not gps.locate or gps_is_busy() then return end
     local before = moves
     asked_gps = os.clock()
     local x, y, z = gps.locate(patience)
@@ -441,7 +466,7 @@ end
 local function address()
     local at = settings_of("nexus.address") or ADDRESS
     if at:sub(1, 1) == "@" then error("no address: say `set nexus.address HOST:3001`", 0) end
-    if at:find("^http") then at = at:gsub("^http", "ws") end
+    at = at:gsub("^http(s?://)", "ws%1")
     if not at:find("^wss?://") then at = "ws://" .. at end
     if not at:find("^wss?://[^/]+/") then at = at .. "/" end
     return at, at:match("^wss?://([^/]+)")
@@ -567,21 +592,6 @@ methods["lua.run"] = function(params, job)
         say(table.concat(words, "\t") .. "\n")
     end
     env.printError = env.print
-    env.coroutine = setmetatable({ -- what the code starts is watched, too
-        create = function(body)
-            local thread = coroutine.create(body)
-            job.watch(thread)
-            return thread
-        end,
-        wrap = function(body)
-            local thread = env.coroutine.create(body)
-            return function(...)
-                local result = pack(coroutine.resume(thread, ...))
-                if not result[1] then error(result[2], 0) end
-                return unpack(result, 2, result.n)
-            end
-        end,
-    }, { __index = coroutine })
     setmetatable(env, { __index = own })
 
     local function report(results, from, why)
@@ -951,11 +961,13 @@ local function start_session(loud)
         end
     end
 
+    local at_work = false -- whether a job runs just now, or anybody else
+
     local function watch(thread)
         if not debug or not debug.sethook then return end
         local close = false
         local function hook()
-            if millis() - slice > SPIN then
+            if at_work and millis() - slice > SPIN then
                 close = true
                 debug.sethook(thread, hook, "", 1) -- again at once, should the code catch this
                 error("ran 5 s without yielding; call sleep(0) now and then", 0)
@@ -967,9 +979,30 @@ local function start_session(loud)
         pcall(debug.sethook, thread, hook, "", 10000)
     end
 
+    -- While a job runs, all coroutines are made by these two, those of `parallel` and of the shell's programs included: what
+    -- the code starts is watched like the code itself.
+    local create, wrap = coroutine.create, coroutine.wrap
+
+    local function watched(body)
+        local thread = create(body)
+        watch(thread)
+        return thread
+    end
+
+    local function watched_wrap(body)
+        local thread = watched(body)
+        return function(...)
+            local result = pack(coroutine.resume(thread, ...))
+            if not result[1] then error(result[2], 0) end
+            return unpack(result, 2, result.n)
+        end
+    end
+
     local function resume(job, ...)
         if job.screen then job.enter(job.screen) end
+        at_work, coroutine.create, coroutine.wrap = true, watched, watched_wrap
         local result = pack(coroutine.resume(job.thread, ...))
+        at_work, coroutine.create, coroutine.wrap = false, create, wrap
         if job.behind then job.screen = job.leave() end
         if coroutine.status(job.thread) ~= "dead" then
             job.filter = result[2]
@@ -991,15 +1024,13 @@ local function start_session(loud)
     end
 
     local function start(job, body)
-        job.thread = coroutine.create(body)
-        job.watch = watch
+        job.thread = watched(body)
         function job.enter(screen) job.behind = term.redirect(screen) end -- all it writes goes there, also after a wait
         function job.leave()
             local behind = job.behind
             job.screen, job.behind = nil, nil
             return term.redirect(behind)
         end
-        watch(job.thread)
         jobs[job.id] = job
         resume(job)
     end
@@ -1092,8 +1123,6 @@ local function start_session(loud)
             why, host, url = url, "the hub", nil
         elseif not http then
             why = "http is turned off on this server (http.enabled)"
-        elseif not http.websocketAsync then
-            why = "websockets are turned off on this server (http.websocket_enabled)"
         else
             state = "connecting"
             self.after("connect", 40, function() lost("no answer") end)
@@ -1129,6 +1158,8 @@ local function start_session(loud)
             show(("%s (%s); next try in %d s"):format(what, why, math.ceil(wait)), colors and colors.orange)
             if why:find("Domain not permitted") then
                 show("the server's http.rules must allow " .. host .. ", above the rule for $private", colors and colors.orange)
+            elseif why:find("Websocket connections are disabled") then
+                show("http.websocket_enabled must be true in the server's computercraft-server.toml", colors and colors.orange)
             end
         end
         self.after("retry", wait, function()
@@ -1224,7 +1255,8 @@ local function start_session(loud)
         return true
     end
 
-    -- Ends with the file's newer version in its place, or by an error: Ctrl+T.
+    -- Ends with the file's newer version in its place, or in the foreground by an error: Ctrl+T. Beside another program that
+    -- is none of our business: `parallel` tells both of us, and it is the other that is meant.
     function self.loop()
         _G.nexus_link = { beat = os.clock() }
         watch_moves()
@@ -1237,7 +1269,7 @@ local function start_session(loud)
             local event = table.remove(backlog, 1) or pack(os.pullEventRaw())
             slice = millis()
             if session ~= self then return end
-            if event[1] == "terminate" then
+            if event[1] == "terminate" and loud then
                 self.finish()
                 error("Terminated", 0)
             elseif event[1] == "nexus_reload" then
@@ -1246,7 +1278,7 @@ local function start_session(loud)
             end
             local ok, ours = pcall(mine, event)
             if not ok then lost("a fault of this program: " .. tostring(ours)) end
-            if not ours and event[1] ~= "nexus_breath" then hand_out(event) end
+            if not ours and event[1] ~= "nexus_breath" and event[1] ~= "terminate" then hand_out(event) end
             ok, ours = pcall(run_due)
             if not ok then lost("a fault of this program: " .. tostring(ours)) end
         end
@@ -1256,14 +1288,17 @@ local function start_session(loud)
 end
 
 local function fresh_copy()
-    local chunk = loadfile("/nexus.lua")
-    if not chunk then return M end
-    if setfenv then setfenv(chunk, own) end
-    local ok, newer = pcall(chunk, "nexus")
-    return ok and type(newer) == "table" and newer or M
+    local ok, chunk = pcall(loadfile, "/nexus.lua", nil, own)
+    if not ok then ok, chunk = pcall(loadfile, "/nexus.lua", own) end -- as it was once
+    if not ok or not chunk then return M end
+    local made, newer = pcall(chunk, "nexus")
+    return made and type(newer) == "table" and newer or M
 end
 
---- Keeps the link for ever. Under `parallel`, beside a program; `loud` shows on the screen what becomes of it.
+local successor -- the newer version that took over
+
+--- Keeps the link for ever. Under `parallel`, beside a program; `loud` is the foreground: it shows on the screen what becomes
+--- of the link, and Ctrl+T ends it.
 function M.run(loud)
     loud = loud == true
     local look
@@ -1271,16 +1306,20 @@ function M.run(loud)
         if loud then error("Nexus already runs on this computer", 0) end
         look = look or os.startTimer(10)
         local name, id = os.pullEventRaw()
-        if name == "terminate" then error("Terminated", 0) end
         if name == "timer" and id == look then look = nil end
     end
     session = start_session(loud)
-    if session.loop() == "reload" then return fresh_copy().run(loud) end
+    if session.loop() == "reload" then
+        local newer = fresh_copy()
+        successor = newer ~= M and newer or nil
+        return newer.run(loud)
+    end
 end
 
 --- Ends the link, for a program whose `parallel.waitForAny` came back.
 function M.stop()
     if session then session.finish() end
+    if successor then successor.stop() end
 end
 
 local function beside(program, ...)
@@ -1295,20 +1334,36 @@ local function beside(program, ...)
     else
         parallel.waitForAny(M.run, function()
             theirs()
-            shell.run("shell")
+            local began
+            repeat -- Ctrl+T ends a shell, too; `exit` is what leaves this one, or that it cannot even start
+                began = os.clock()
+            until shell.run("shell") or os.clock() == began
         end)
         M.stop()
     end
 end
 
+local USAGE = [[
+nexus                    link in the foreground
+bg nexus                 in a tab of its own
+nexus beside [program]   beside the program, then a shell
+Settings: nexus.address nexus.token nexus.world]]
+
+-- `require` gives the name that it was told; the shell gives what was typed behind `nexus`.
+local function is_required(name)
+    local program = shell and shell.getRunningProgram() or ""
+    return name:find("nexus$") or fs.getName(program):gsub("%.lua$", "") ~= "nexus"
+end
+
 local how = ...
 if how == nil then
     if not http then error("Nexus needs http, which is turned off on this server (http.enabled)", 0) end
-    if not http.websocketAsync then error("Nexus needs websockets, which are turned off here (http.websocket_enabled)", 0) end
     address()
     M.run(true)
 elseif how == "beside" then
     beside(select(2, ...))
+elseif is_required(how) then
+    return M
 else
-    return M -- by `require`, which gives its name
+    print(USAGE)
 end

@@ -88,8 +88,8 @@ function coroutines.running()
     while owner[thread] do thread = owner[thread] end
     return thread
 end
-function G.debug.sethook(thread, hook, _, count)
-    if type(thread) ~= "thread" then thread, hook, count = coroutine.running(), thread, _ and count or hook end
+function G.debug.sethook(thread, hook, mask, count)
+    if type(thread) ~= "thread" then thread, hook, count = coroutine.running(), thread, mask end
     arm(thread, hook, count)
 end
 function G.debug.gethook(thread) return unpack(hooks[thread or coroutine.running()] or {}) end

@@ -10,7 +10,7 @@ const TOOLS = ['probe-computers', 'list_computers', 'run_lua', 'list_computer_fi
 const WRITES = ['run_lua', 'write_computer_file', 'call_peripheral', 'turtle', 'set_redstone', 'stop_computers'];
 
 /** MCP by hand: one JSON-RPC message per POST, the answer as JSON or as the last event of a stream. */
-class Mcp {
+export class Mcp {
     constructor(url, key) {
         Object.assign(this, { url, key, session: undefined, ids: 0 });
     }

@@ -305,6 +305,11 @@ async fn a_computer_is_found_by_number_label_and_world_or_it_is_said_why_not() {
     let nobody = look(json!("nobody")).await;
     assert!(failure(&nobody).contains("no computer `nobody` is linked"), "{nobody}");
     assert!(nobody.to_string().contains("`list_computers` shows those that are linked"), "{nobody}");
+    // Anybody in the game may call their computer so; the one that is meant is away.
+    let _impostors = (hub.computer(turtle(20, "99")).await, hub.computer(turtle(21, "survival/99")).await);
+    for away in [json!(99), json!("99"), json!("survival/99")] {
+        assert!(failure(&look(away).await).contains("99` is linked"));
+    }
     let cannot = look(json!(13)).await;
     assert!(failure(&cannot).contains("its client does not offer `peripherals`"), "{cannot}");
     assert!(cannot.to_string().contains("install.lua"), "{cannot}");

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tokio::join;
 
 use super::{failure, with_turtle};
-use crate::support::computers::Computer;
+use crate::support::computers::{Computer, turtle};
 
 /// Answers for a piece of a file, as a client does.
 async fn sends(computer: &mut Computer, file: &[u8], offset: usize, length: usize) {
@@ -88,6 +88,25 @@ async fn what_is_not_text_comes_as_base64_and_nothing_as_nothing() {
 }
 
 #[tokio::test]
+async fn a_secret_does_not_come_as_base64_either() {
+    let (hub, mut computer) = with_turtle().await;
+    let robot = hub.robot();
+    let file = b"{\n  [ \"nexus.token\" ] = \"tok-hunter-abcdefgh-1234\",\n  motd = \"gr\xfcn\",\n}";
+    for (offset, length) in [(0, 60_000), (30, 60_000), (49, 20)] {
+        let arguments = json!({ "computer": 12, "path": "log", "offset": offset, "length": length });
+        let (read, ()) =
+            join!(robot.call("read_computer_file", arguments), sends(&mut computer, file, 0, offset + length));
+        assert!(
+            failure(&read).contains("it is not text, and holds what looks like a secret, from byte 26 on"),
+            "{read}"
+        );
+    }
+    let behind = json!({ "computer": 12, "path": "log", "offset": 51, "length": 100 });
+    let (read, ()) = join!(robot.does("read_computer_file", behind), sends(&mut computer, file, 0, 151));
+    assert_eq!(read["content"], BASE64_STANDARD.encode(&file[51..]));
+}
+
+#[tokio::test]
 async fn a_file_that_changes_under_the_reading_or_comes_in_wrong_pieces_is_an_error() {
     let (hub, mut computer) = with_turtle().await;
     let robot = hub.robot();
@@ -149,6 +168,29 @@ async fn a_file_larger_than_a_frame_arrives_whole() {
     assert!(arrived == bytes, "another file arrived");
     let expected = json!({ "computer": "12 (base-turtle)", "path": "/disk/big.txt", "bytes": bytes.len() });
     assert_eq!(written, expected);
+}
+
+#[tokio::test]
+async fn only_with_the_last_piece_is_it_unsure_what_became_of_a_file() {
+    let (hub, mut computer) = with_turtle().await;
+    let robot = hub.robot();
+    let arguments = json!({ "computer": 12, "path": "a", "content": "x".repeat(100_000) });
+    for (last, told) in [(false, "nothing was replaced: what was there before still is"), (true, "perhaps it was done")]
+    {
+        let (written, ()) = join!(robot.call("write_computer_file", arguments.clone()), async {
+            let mut heard = computer.heard().await;
+            if last {
+                computer.result(heard["id"].as_str().unwrap(), json!({ "written": 60_000 })).await;
+                heard = computer.heard().await;
+            }
+            assert_eq!(heard["params"]["last"], last);
+            let anew = hub.computer(turtle(12, "base-turtle")).await;
+            assert_eq!(std::mem::replace(&mut computer, anew).closed().await, 4001);
+        });
+        assert!(failure(&written).contains("another connection took its place"), "{written}");
+        assert!(written.to_string().contains(told), "{written}");
+        assert_eq!(written.to_string().contains("perhaps"), last, "{written}");
+    }
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use tokio::join;
 
 use super::{failure, text, with_turtle};
 use crate::asking::{status, why};
-use crate::support::computers::{Computer, turtle};
+use crate::support::computers::{Computer, hello, turtle};
 use crate::support::{Hub, decided, secret};
 
 /// Nothing about it looks like a secret.
@@ -126,6 +126,62 @@ async fn whoever_is_asked_reads_which_computer_and_what_and_a_yes_runs_it() {
     let row = rows.iter().find(|row| row.is("call run_lua allowed ok")).unwrap();
     assert_eq!(row.how.as_deref(), Some("elicited_once"));
     assert!(row.arguments.as_ref().unwrap().contains("turtle.dig()"), "{row:?}");
+}
+
+#[tokio::test]
+async fn whoever_is_asked_reads_why_nothing_would_come_of_a_yes() {
+    let hub = Hub::start().await;
+    let _bare = hub.computer(hello(13, "only-ping")).await;
+    for client in hub.both_asked(&hub.key).await {
+        for (computer, why) in [
+            (12, "now it would fail: no computer `12` is linked"),
+            (13, "now it would fail: computer 13 (only-ping) cannot do that: its client does not offer `lua`"),
+        ] {
+            let arguments = json!({ "computer": computer, "code": "x" });
+            let (_, asked) = client.call_answering("run_lua", arguments, &decided("no")).await;
+            let message = asked[0]["message"].as_str().unwrap();
+            assert!(message.contains(why), "{message}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn whoever_is_asked_is_told_how_much_they_do_not_see() {
+    let hub = Hub::start().yaml("approval: { mode: operator }").await;
+    let _computer = hub.computer(turtle(12, "base-turtle")).await;
+    let client = hub.modern(&hub.key);
+    let signs = json!(vec![json!({ "action": "place", "text": "x".repeat(400) }); 256]);
+    for (tool, arguments, whole) in [
+        ("run_lua", json!({ "computer": 12, "code": "x".repeat(100_000) }), 100_024),
+        ("turtle", json!({ "computer": 12, "steps": signs }), 17 + 256 * 408 + 255 * 2),
+        (
+            "call_peripheral",
+            json!({ "computer": 12, "name": "top", "method": "write", "arguments": ["x".repeat(100_000)] }),
+            100_037,
+        ),
+    ] {
+        assert_eq!(status(&client.call(tool, arguments).await), "approval_required");
+        let waiting: Value = serde_json::from_str(&hub.nexus(&["pending", "--json"]).await.ok()).unwrap();
+        let last = waiting.as_array().unwrap().iter().find(|waiting| waiting["tool"] == tool).unwrap();
+        let summary = last["summary"].as_str().unwrap();
+        let (kept, rest) = summary.split_once(" … and ").unwrap();
+        let rest: usize = rest.strip_suffix(" characters more, which are not kept").unwrap().parse().unwrap();
+        let background = " (computer 12 (base-turtle), linked from 127.0.0.1)".len();
+        assert_eq!(kept.chars().count() + rest, whole + background, "{tool}");
+    }
+}
+
+#[tokio::test]
+async fn what_fits_no_frame_is_refused_before_anybody_is_asked() {
+    let (hub, mut computer) = with_turtle().await;
+    let client = hub.modern(&hub.key);
+    let code = json!({ "computer": 12, "code": "ü".repeat(30_000) });
+    let call = json!({ "computer": 12, "name": "top", "method": "write", "arguments": ["ü".repeat(30_000)] });
+    for (tool, arguments) in [("run_lua", code), ("call_peripheral", call)] {
+        let refused = client.call(tool, arguments).await;
+        assert!(failure(&refused).contains("too long to send: 180"), "{tool}: {refused}");
+    }
+    has_heard_nothing(&hub, &mut computer).await;
 }
 
 #[tokio::test]

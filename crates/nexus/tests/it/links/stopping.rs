@@ -65,9 +65,17 @@ async fn stopping_ends_chains_and_code_on_all_computers_at_once() {
 async fn where_nothing_can_run_nothing_is_stopped() {
     let hub = Hub::start().robot().await;
     let _bare = hub.computer(hello(16, "only-ping")).await;
-    let stopped = hub.robot().call("stop_computers", json!({})).await;
-    assert_eq!(text(&stopped), "No computer is connected that runs anything for this hub.");
+    let mut simple = hello(17, "no-stop");
+    simple["capabilities"] = json!(["lua"]);
+    let mut simple = hub.computer(simple).await;
+    let robot = hub.robot();
+    let (ran, stopped) = join!(robot.call("run_lua", json!({ "computer": 17, "code": "x" })), async {
+        simple.asked("lua.run", json!({ "code": "x", "timeout": 10 })).await;
+        robot.call("stop_computers", json!({})).await
+    });
+    assert_eq!(text(&stopped), "No linked computer can be told to stop; work under way was cancelled.");
     assert_eq!(stopped["structuredContent"], json!({ "computers": [] }));
+    assert!(failure(&ran).contains("all computers were stopped"), "{ran}");
 }
 
 #[tokio::test]
