@@ -425,7 +425,7 @@ end
 -- Whether another program asks GPS just now. Whoever is first there opens the channel and closes it in the end, and the
 -- other hears nothing more. One that is open for long is that of a GPS host, or was left behind: it stays open.
 local GPS_CHANNEL = 65534
-local heard_open
+local open_since
 
 local function gps_is_busy()
     local open = false
@@ -434,8 +434,8 @@ local function gps_is_busy()
             open = open or peripheral.call(side, "isOpen", GPS_CHANNEL)
         end
     end
-    heard_open = open and (heard_open or os.clock()) or nil
-    return open and os.clock() - heard_open < 10
+    open_since = open and (open_since or os.clock()) or nil
+    return open and os.clock() - open_since < 10
 end
 
 local function locate(patience)
@@ -981,10 +981,10 @@ local function start_session(loud)
 
     -- While a job runs, all coroutines are made by these two, those of `parallel` and of the shell's programs included: what
     -- the code starts is watched like the code itself.
-    local create, wrap = coroutine.create, coroutine.wrap
+    local true_create = coroutine.create
 
     local function watched(body)
-        local thread = create(body)
+        local thread = true_create(body)
         watch(thread)
         return thread
     end
@@ -1000,6 +1000,7 @@ local function start_session(loud)
 
     local function resume(job, ...)
         if job.screen then job.enter(job.screen) end
+        local create, wrap = coroutine.create, coroutine.wrap
         at_work, coroutine.create, coroutine.wrap = true, watched, watched_wrap
         local result = pack(coroutine.resume(job.thread, ...))
         at_work, coroutine.create, coroutine.wrap = false, create, wrap

@@ -116,6 +116,18 @@ export async function installer() {
             await made.kill();
         }
     });
+    await promise('installer: a whole address that was set by hand is kept; a host and port is that of the installer', async () => {
+        for (const [given, kept] of [['wss://127.0.0.1:1/', true], ['127.0.0.1:1', false]]) {
+            const made = bare({}, { settings: { 'nexus.address': given } });
+            made.type(wget);
+            await shows(made, `linked to ${kept ? given : hub.address}.`);
+            if (!kept) await next();
+            const { '/.settings': text } = await made.dump();
+            same([text.includes(given), text.includes(hub.address)], [kept, !kept]);
+            same(made.screen.some((line) => line.includes('set by hand')), kept);
+            await made.kill();
+        }
+    });
     await promise('installer: asks for the token where one is needed, keeps it, and takes none for an answer', async () => {
         hub.tokenNeeded = true;
         const made = bare();

@@ -142,14 +142,29 @@ export async function links() {
         same(blocked.screen.filter((line) => line.includes('Domain not permitted')).length, 1);
     });
     await blocked.kill();
-    for (const [what, scenario, word] of [['http', { http: false }, 'http.enabled'], ['websockets', { websockets: false }, 'http.websocket_enabled']]) {
-        await promise(`without ${what} it says which setting is off, and ends`, async () => {
-            const off = computer(hub, scenario);
-            await shows(off, word);
-            await off.gone;
-            same(off.exit, 'done');
-        });
-    }
+    await promise('without http it says which setting is off, and ends', async () => {
+        const off = computer(hub, { http: false });
+        await shows(off, 'http.enabled');
+        await off.gone;
+        same(off.exit, 'done');
+    });
+    await promise('without websockets it says which setting is off, once, and tries again', async () => {
+        const off = computer(hub, { websockets: false }, fast);
+        await shows(off, '(Websocket connections are disabled); next try in');
+        await shows(off, 'http.websocket_enabled');
+        await pause(300);
+        same([off.screen.length, off.exit], [2, null]);
+        await off.kill();
+    });
+    await promise('an address may be a host, http:// or ws://, and a host may be called http-something', async () => {
+        for (const [given, called] of [['httpbox.lan:3001', 'ws://httpbox.lan:3001/'], ['https', 'ws://https/'], ['wsbox', 'ws://wsbox/'],
+            ['http://box:1', 'ws://box:1/'], ['https://box/x', 'wss://box/x'], ['wss://box', 'wss://box/'], ['ws://box/', 'ws://box/']]) {
+            const urls = [];
+            const made = computer(hub, { settings: { 'nexus.address': given } }, { permitted: (url) => void urls.push(url) });
+            same(await until(`a call to ${called}`, () => urls[0]), called);
+            await made.kill();
+        }
+    });
     await promise('without an address it says how to set one', async () => {
         const none = computer(hub, { files: { 'nexus.lua': NEXUS } });
         await shows(none, 'nexus.address');

@@ -1,6 +1,7 @@
 // The Lua client: its hello, `lua.run`, and how work ends.
 
-import { base64, canon, computer, ensure, Hub, NEXUS, promise, same, shows, until } from './support.mjs';
+import { Computer } from './computer.mjs';
+import { base64, canon, computer, ensure, Hub, NEXUS, promise, same, shows, until, WebSocket } from './support.mjs';
 
 export async function greeting() {
     const hub = await Hub.start();
@@ -113,7 +114,7 @@ export async function lua() {
         for (const code of ['while true do end', 'while true do pcall(function() while true do end end) end',
             'coroutine.wrap(function() while true do end end)()', 'print(1) sleep(0.1) repeat until false']) {
             const told = await busy.lua(code, { timeout: 60 });
-            ensure(told.error.includes('without yielding'), [code, told]);
+            ensure(told.error.includes('ran 5 s without yielding'), [code, told]);
         }
         same(await busy.get('ping'), 'pong from 12 (Label: spinner)');
         same(spinner.overruns, []);
@@ -122,10 +123,35 @@ export async function lua() {
         const ids = [1, 2, 3].map(() => busy.begin('lua.run', { code: 'os.pullEvent("go") while true do end', timeout: 60 }));
         await busy.get('ping');
         spinner.event('go');
-        for (const id of ids) ensure((await busy.answer(id)).result.error.includes('without yielding'), id);
+        for (const id of ids) ensure((await busy.answer(id)).result.error.includes('ran 5 s without yielding'), id);
+        same(spinner.overruns, []);
+    });
+    await promise('lua.run: so is what the code starts by parallel, and a program that it runs', async () => {
+        for (const code of ['parallel.waitForAny(function() while true do end end, sleep)',
+            'parallel.waitForAll(function() sleep(0.2) parallel.waitForAny(function() while true do end end) end)',
+            'local f = fs.open("spin.lua", "w") f.write("sleep(0.1) while true do end") f.close() shell.run("spin")']) {
+            const told = await busy.lua(code, { timeout: 60 });
+            ensure((told.error ?? told.output).includes('ran 5 s without yielding'), [code, told]);
+        }
+        same(spinner.overruns, []);
+        same((await busy.lua('coroutine.wrap(function(...) return coroutine.yield(...) end)(1, 2)')).results, [1, 2]);
+        ensure((await busy.lua('coroutine.wrap(function() error("inside", 0) end)()')).error === 'inside', 'wrap');
+    });
+    await promise('lua.run: a tab that the code opens is not watched by us: it may take its time', async () => {
+        await busy.lua(`local f = fs.open("slow.lua", "w")
+            f.write('os.pullEvent("work") local t = os.epoch("utc") while os.epoch("utc") - t < 6000 do end print(coroutine.create ~= _G.seen and "worked")') f.close()
+            _G.seen = coroutine.create
+            shell.openTab("slow")`);
+        spinner.event('work');
+        await shows(spinner, 'worked');
         same(spinner.overruns, []);
     });
     await spinner.kill();
+    await promise('the stand-in ends what never yields, as CC does', async () => {
+        const stuck = new Computer(WebSocket, { files: { 'main.lua': 'while true do end' } }, { speed: 30 });
+        await stuck.gone;
+        same([stuck.screen, stuck.overruns.length], [['Too long without yielding'], 1]);
+    });
     await promise('lua.run: output is cut at 48,000 bytes, never within a letter', async () => {
         const told = await link.lua('print(("x"):rep(50000))');
         same([told.output.length, told.outputCut], [48000, true]);

@@ -1,6 +1,6 @@
 // The Lua client: files, peripherals, turtles, redstone.
 
-import { base64, canon, computer, ensure, Hub, promise, same, until } from './support.mjs';
+import { base64, canon, computer, ensure, Hub, promise, same, shows, until } from './support.mjs';
 
 export async function files() {
     const hub = await Hub.start();
@@ -226,6 +226,60 @@ export async function turtles() {
         same((await second.get('turtle', { action: 'forward' })).reason, 'Out of fuel');
     });
     await lost.kill();
+
+    const helped = computer(hub, { kind: 'turtle', gps: true, files: { 'main.lua': `
+        local up, down = turtle.up, turtle.down
+        function turtle.up() up() error("it broke", 0) end
+        function turtle.down() down() print("down") os.pullEvent("never") end
+        parallel.waitForAny(require("/nexus").run, function()
+            os.pullEvent("go")
+            print(pcall(turtle.up))
+            os.pullEvent("go")
+            print(pcall(turtle.down))
+            os.pullEvent("never")
+        end)` } });
+    const third = await hub.link(second);
+    const height = async (y) => until(`a position ${y} high`, async () => (await third.get('status')).position?.y === y);
+    await promise('turtle: a move that ends by an error, or by Ctrl+T, leaves no wrong position, and GPS tells the right one', async () => {
+        await height(64);
+        helped.event('go');
+        await shows(helped, 'false\tit broke');
+        ensure(!('position' in (await third.get('turtle', { action: 'inventory' }))), 'it claims a position');
+        await third.lua('sleep(31)', { timeout: 60 });
+        await height(65);
+        helped.event('go');
+        await shows(helped, 'down');
+        helped.event('terminate');
+        await shows(helped, 'false\tTerminated');
+        await third.lua('sleep(31)', { timeout: 60 });
+        await height(64);
+    });
+    await helped.kill();
+
+    const listening = computer(hub, { kind: 'turtle', gps: true, modem: true, files: { 'main.lua': `
+        local locate = gps.locate
+        function gps.locate(...) print("asked") return locate(...) end
+        peripheral.call("top", "open", 65534)
+        parallel.waitForAny(require("/nexus").run, function()
+            os.pullEvent("closed")
+            peripheral.call("top", "close", 65534)
+            os.pullEvent("never")
+        end)` } });
+    const fourth = await hub.link(third);
+    await promise('GPS is not asked while another program does; one that stays open is no reason for ever', async () => {
+        ensure(!('position' in (await fourth.get('status'))), 'it has a position');
+        await fourth.lua('sleep(1)');
+        same([(await fourth.get('status')).position, listening.screen], [undefined, []]);
+        await fourth.lua('sleep(11)', { timeout: 60 });
+        await until('a position', async () => (await fourth.get('status')).position);
+        same((await fourth.lua('return peripheral.call("top", "isOpen", 65534)')).results, [true]);
+        listening.event('closed');
+        await fourth.lua('sleep(31)', { timeout: 60 });
+        const asked = listening.screen.length;
+        await until('a second question', async () => (await fourth.get('status')) && listening.screen.length > asked);
+        await until('a closed channel', async () => !(await fourth.lua('return peripheral.call("top", "isOpen", 65534)')).results[0]);
+    });
+    await listening.kill();
     hub.end();
 }
 

@@ -97,7 +97,7 @@ pub fn parse(payload: &[u8]) -> Result<Message<'_>, Fault> {
     let raw: Raw<'_> = serde_json::from_str(text).map_err(|_| NOT_JSON)?;
     match raw.kind.map(RawValue::get) {
         Some(r#""response""#) => response(&raw),
-        Some(r#""hello""#) => hello(raw),
+        Some(r#""hello""#) => hello(&raw),
         Some(r#""request""# | r#""hello-ok""# | r#""cancel""#) => Err(Fault("that is for the hub to say")),
         Some(kind) if kind.starts_with('"') => Err(Fault("a `type` that is not known")),
         _ => Err(NOT_JSON),
@@ -115,7 +115,7 @@ fn response<'a>(raw: &Raw<'a>) -> Result<Message<'a>, Fault> {
     Ok(Message::Response { id, said })
 }
 
-fn hello(raw: Raw<'_>) -> Result<Message<'_>, Fault> {
+fn hello<'a>(raw: &Raw<'a>) -> Result<Message<'a>, Fault> {
     let id: f64 = raw
         .computer_id
         .and_then(|id| serde_json::from_str(id.get()).ok())

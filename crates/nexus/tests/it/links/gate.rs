@@ -157,7 +157,7 @@ async fn whoever_is_asked_is_told_how_much_they_do_not_see() {
         (
             "call_peripheral",
             json!({ "computer": 12, "name": "top", "method": "write", "arguments": ["x".repeat(100_000)] }),
-            100_037,
+            100_033,
         ),
     ] {
         assert_eq!(status(&client.call(tool, arguments).await), "approval_required");
