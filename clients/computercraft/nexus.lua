@@ -1149,7 +1149,7 @@ local function start_session(loud)
         local wait = math.min(LONGEST_WAIT, 2 ^ tries)
         if code == 4001 or code == 4003 or refused then wait = LONGEST_WAIT end
         if code == 4001 then why = "another computer, or another program here, linked as " .. called() end
-        if code == 4003 then why = "the token was refused: `set nexus.token TOKEN`" end
+        if code == 4003 then why = "the token was refused: give the installer the right one" end
         tries, refused = math.min(tries + 1, 10), false
         wait = wait * (0.75 + 0.25 * jitter())
         why = why and why ~= "" and why or "closed"

@@ -141,10 +141,12 @@ export async function programs() {
             'main.lua': `
                 shell.openTab("tab")
                 sleep(1)
-                parallel.waitForAny(require("/nexus").run, function() os.pullEvent("x") end)`,
+                parallel.waitForAny(require("/nexus").run, function() repeat until os.pullEventRaw() == "x" end)`,
         } }, { speed: 30 });
         const link = await next();
         await link.lua('sleep(20)', { timeout: 30 });
+        made.event('terminate'); // which the program does not mind
+        same((await link.lua('2')).results, [2]);
         same(hub.links.filter(({ closed }) => !closed).length, 1);
         made.event('finish');
         await until('the first link to close', () => link.closed);

@@ -30,6 +30,20 @@ pub fn cut(text: &str, most: usize) -> Cow<'_, str> {
     }
 }
 
+/// On one line and without deceit: line ends as `⏎`, whatever a terminal would act on as an escape.
+pub fn one_line(words: &str) -> String {
+    let mut line = String::with_capacity(words.len());
+    for c in words.chars() {
+        match c {
+            '\n' => line.push('⏎'),
+            '\t' => line.push(c),
+            c if c.is_control() || deceives(c) => line.extend(c.escape_default()),
+            c => line.push(c),
+        }
+    }
+    line
+}
+
 /// A quick look at the bytes: C0 and DEL, or the lead bytes under which C1, bidi controls and tags are.
 fn needs_cleaning(bytes: &[u8]) -> bool {
     bytes.iter().any(|b| matches!(b, 0..=8 | 0x0b | 0x0c | 0x0e..=0x1f | 0x7f | 0xc2 | 0xd8 | 0xe2 | 0xf3))
@@ -108,6 +122,13 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn one_line_is_one_clean_line(words in ".*") {
+            let line = one_line(&words);
+            prop_assert!(!line.contains('\n'));
+            prop_assert_eq!(clean(&line), line.as_str());
+        }
+
         #[test]
         fn nothing_that_deceives_is_left_and_cleaning_twice_changes_nothing(text in ".*") {
             let once = clean(&text).into_owned();

@@ -13,8 +13,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use thiserror::Error;
 
-use crate::path::one_line;
 use crate::secret::Secrets;
+use nexus_core::text::one_line;
 
 /// What stands under a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]

@@ -4,7 +4,8 @@ use std::fmt;
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
-use nexus_core::{ToolError, ToolResult, text};
+use nexus_core::text::one_line;
+use nexus_core::{ToolError, ToolResult};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -98,28 +99,9 @@ pub fn lexical(path: &Path) -> PathBuf {
     out
 }
 
-/// On one line and without deceit: line ends as `⏎`, whatever a terminal would act on as an escape.
-pub fn one_line(words: &str) -> String {
-    let mut line = String::with_capacity(words.len());
-    for c in words.chars() {
-        match c {
-            '\n' => line.push('⏎'),
-            '\t' => line.push(c),
-            c if c.is_control() || deceives(c) => line.extend(c.escape_default()),
-            c => line.push(c),
-        }
-    }
-    line
-}
-
-fn deceives(c: char) -> bool {
-    !c.is_ascii() && text::clean(c.encode_utf8(&mut [0; 4])).is_empty()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
 
     fn given(path: &str) -> GivenPath {
         GivenPath::try_from(path.to_owned()).unwrap()
@@ -157,15 +139,6 @@ mod tests {
         #[track_caller]
         fn check(path: &str, expected: &str) {
             assert_eq!(lexical(Path::new(path)), Path::new(expected));
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn one_line_is_one_clean_line(words in ".*") {
-            let line = one_line(&words);
-            prop_assert!(!line.contains('\n'));
-            prop_assert_eq!(text::clean(&line), line.as_str());
         }
     }
 }

@@ -8,9 +8,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use nexus_core::ToolError;
+use nexus_core::text::one_line;
 use thiserror::Error;
 
-use crate::path::{lexical, one_line};
+use crate::path::lexical;
 use crate::toolbox::Settings;
 pub use key::OpenKey;
 use key::holds_private_key;

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use nexus_core::prelude::*;
+use nexus_core::text::one_line;
 use serde_json::{Value, json};
 
-use super::given::{Seconds, one_line};
+use super::given::Seconds;
 use super::said::List;
 use super::{meant, of_anything, watched};
 use crate::ascii;

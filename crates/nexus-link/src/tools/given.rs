@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use nexus_core::prelude::*;
-use nexus_core::text;
+use nexus_core::text::one_line;
 
 /// Bytes. ComputerCraft takes a few hundred; a frame must hold it whatever its letters.
 const LONGEST: usize = 1_000;
@@ -95,24 +95,6 @@ impl Seconds {
     pub fn patience(self) -> Duration {
         self.time() + GRACE + self.time() / 2
     }
-}
-
-/// On one line and without deceit: line ends as `⏎`, whatever a terminal would act on as an escape.
-pub fn one_line(words: &str) -> String {
-    let mut line = String::with_capacity(words.len());
-    for c in words.chars() {
-        match c {
-            '\n' => line.push('⏎'),
-            '\t' => line.push(c),
-            c if c.is_control() || deceives(c) => line.extend(c.escape_default()),
-            c => line.push(c),
-        }
-    }
-    line
-}
-
-fn deceives(c: char) -> bool {
-    !c.is_ascii() && text::clean(c.encode_utf8(&mut [0; 4])).is_empty()
 }
 
 #[cfg(test)]

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use nexus_core::prelude::*;
 use nexus_core::redact;
+use nexus_core::text::one_line;
 use serde_json::{Value, json};
 
-use super::given::{Seconds, one_line};
+use super::given::Seconds;
 use super::said::{List, Words};
 use super::{meant, of_anything, watched};
 use crate::computer::{Capability, Wanted};

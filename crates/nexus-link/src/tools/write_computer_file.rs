@@ -8,10 +8,11 @@ use futures_util::future::BoxFuture;
 use nexus_core::clock;
 use nexus_core::prelude::*;
 use nexus_core::redact::{self, HIDDEN};
+use nexus_core::text::one_line;
 use serde::de::IgnoredAny;
 use serde_json::json;
 
-use super::given::{ComputerPath, Encoding, one_line};
+use super::given::{ComputerPath, Encoding};
 use super::{MOMENT, meant, while_wanted};
 use crate::computer::{Capability, Wanted};
 use crate::links::{LinkError, Links};

@@ -9,9 +9,9 @@ use std::path::Path;
 use jiff::Timestamp;
 
 use crate::file::{FileError, Kind};
-use crate::path::one_line;
 use crate::prelude::*;
 use crate::toolbox::Abandoned;
+use nexus_core::text::one_line;
 
 /// Entries in one reply.
 const SHOWN: usize = 2_000;

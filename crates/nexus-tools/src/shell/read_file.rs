@@ -112,7 +112,7 @@ impl Tool<Toolbox> for ReadFile {
 impl Contents {
     fn of(path: &str, size: u64) -> Self {
         Self {
-            path: crate::path::one_line(path),
+            path: nexus_core::text::one_line(path),
             size,
             binary: false,
             content: None,

@@ -7,9 +7,9 @@ use nexus_core::redact;
 
 use crate::clip::{self, Clip};
 use crate::node::{Captured, End, Finished, Glance};
-use crate::path::one_line;
 use crate::prelude::*;
 use crate::spool::{Cursor, Owner, Spool};
+use nexus_core::text::one_line;
 
 /// Characters of a command that the operator can read before they answer; of more, the end is counted.
 const SHOWN: usize = 64 * 1024;

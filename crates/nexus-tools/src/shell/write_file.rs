@@ -9,10 +9,10 @@ use nexus_core::redact::{self, HIDDEN};
 
 use crate::clip;
 use crate::file::FileError;
-use crate::path::one_line;
 use crate::prelude::*;
 use crate::secret::Secrets;
 use difference::Difference;
+use nexus_core::text::one_line;
 use replace::Target;
 
 /// Characters of the content that the human sees who is asked, and bytes that are looked at for them.

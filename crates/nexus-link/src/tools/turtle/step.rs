@@ -3,9 +3,8 @@
 use std::fmt;
 
 use nexus_core::prelude::*;
+use nexus_core::text::one_line;
 use serde_json::{Value, json};
-
-use crate::tools::given::one_line;
 
 /// Steps in a list, and in all when those that are repeated are counted.
 const LISTED: usize = 256;

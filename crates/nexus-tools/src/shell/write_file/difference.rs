@@ -6,7 +6,7 @@ use std::time::Duration;
 use similar::TextDiff;
 
 use crate::clip;
-use crate::path::one_line;
+use nexus_core::text::one_line;
 
 /// After this the diff gets coarser instead of better.
 const PATIENCE: Duration = Duration::from_millis(500);

@@ -9,8 +9,8 @@ use rustix::fs::{OFlags, XattrFlags, fgetxattr, flistxattr, fsetxattr};
 use uuid::Uuid;
 
 use crate::file::FileError;
-use crate::path::one_line;
 use crate::prelude::*;
+use nexus_core::text::one_line;
 
 /// As the kernel has it.
 const MOST_LINKS: usize = 40;
