@@ -1,5 +1,6 @@
--- Nexus link: lets a Nexus hub see and drive this computer. Needs CC:Tweaked 1.87 or newer, on Minecraft 1.18 and 1.19 1.101
--- or newer (older ones send an `Origin` header there, as web pages do, and a hub refuses those), with http and websockets.
+-- Nexus link: lets a Nexus hub see and drive this computer. Needs CC:Tweaked 1.87 or newer, with http
+-- and websockets; on Minecraft 1.18 and 1.19 that is 1.101 or newer: older ones send an `Origin` header there, as web pages do,
+-- and a hub refuses those.
 --
 --     wget run http://HOST:3001/install.lua [TOKEN]
 --                                                  installs this file, and starts it with the computer
@@ -17,8 +18,8 @@
 --
 -- Settings (`set NAME VALUE`): nexus.address (HOST:PORT, or a whole ws:// or wss:// address), nexus.token, nexus.world (a
 -- name that keeps computers of several worlds with equal ids apart). `set` makes a number of all that looks like one: give a
--- token to the installer instead. "Domain not permitted" means that the server's
--- computercraft-server.toml needs, above its rule for "$private":
+-- token to the installer instead. "Domain not permitted" means that the server's computercraft-server.toml needs, above its
+-- rule for "$private":
 --
 --     [[http.rules]]
 --         host = "HOST"
@@ -1345,9 +1346,9 @@ local function beside(program, ...)
 end
 
 local USAGE = [[
-nexus                    link in the foreground
-bg nexus                 in a tab of its own
-nexus beside [program]   beside the program, then a shell
+nexus                   link in the foreground
+bg nexus                in a tab of its own
+nexus beside [program]  beside it, then a shell
 Settings: nexus.address nexus.token nexus.world]]
 
 -- `require` gives the name that it was told; the shell gives what was typed behind `nexus`.

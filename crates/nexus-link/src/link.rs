@@ -122,9 +122,10 @@ impl Link {
         };
         // Whatever ended it, nobody waits for answers of it any more.
         self.close(code::NORMAL, "");
-        match stage {
-            Stage::Ended(why) => why,
-            Stage::Greeted => "",
+        // Who is told to go hangs up: that was not the reason.
+        match (self.state.lock().closing, stage) {
+            (None | Some(""), Stage::Ended(why)) | (Some(why), _) => why,
+            (None, Stage::Greeted) => "",
         }
     }
 
