@@ -2,6 +2,7 @@
 
 use std::net::TcpListener;
 use std::path::Path;
+use std::time::Duration;
 
 use serde_json::json;
 use tempfile::TempDir;
@@ -56,6 +57,58 @@ async fn without_any_configuration_it_listens_on_3001_and_warns_of_links_without
     };
     assert!(said.contains(" links=ws://0.0.0.0:3001/ "), "{said}");
     assert!(said.contains("computers may link without a token, from private addresses"), "{said}");
+}
+
+/// Gives its own loopback a public address, calls the program from there and from this machine, and notes what it heard.
+const STRANGER: &str = r#"
+import fcntl, os, socket, struct, sys, time
+sys.path.insert(0, sys.argv[1])
+import with_hub
+if not with_hub.try_only_loopback():
+    sys.exit(77)
+SIOCSIFADDR, PUBLIC = 0x8916, "203.0.113.1"
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+    address = struct.pack("HH4s8x", socket.AF_INET, 0, socket.inet_aton(PUBLIC))
+    fcntl.ioctl(any_socket, SIOCSIFADDR, struct.pack("16s16s", b"lo:1", address))
+if os.fork() == 0:
+    heard = []
+    for source in (PUBLIC, "127.0.0.1"):
+        for _ in range(400):
+            try:
+                with socket.create_connection((source, 3001), 5, (source, 0)) as caller:
+                    caller.sendall(b"GET /install.lua HTTP/1.1\r\nHost: hub\r\n\r\n")
+                    heard.append(caller.recv(4096).decode().split("\r\n")[0])
+                    break
+            except OSError:
+                time.sleep(0.05)
+    with open(sys.argv[2] + ".part", "w") as file:
+        file.write("\n".join(heard))
+    os.rename(sys.argv[2] + ".part", sys.argv[2])
+    os._exit(0)
+os.execv(sys.argv[3], sys.argv[3:])
+"#;
+
+#[tokio::test]
+async fn without_a_token_nobody_is_let_in_from_a_public_address() {
+    let folder = TempDir::new().unwrap();
+    let heard = folder.path().join("heard");
+    let tests = format!("{}/../../tests", env!("CARGO_MANIFEST_DIR"));
+    let program = Program::bare(&["serve"]).data(&folder.path().join("data")).current_dir(folder.path());
+    let program = program.launched_by(&["python3", "-B", "-c", STRANGER, &tests, heard.to_str().unwrap()]);
+    let (mut hub, said) = ready(&program).await;
+    if said.is_none() {
+        assert_eq!(hub.wait().await.unwrap().code(), Some(77), "it did not come up");
+        return;
+    }
+    let told = within("what the callers heard", async {
+        loop {
+            match std::fs::read_to_string(&heard) {
+                Ok(told) => break told,
+                Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
+            }
+        }
+    });
+    assert_eq!(told.await, "HTTP/1.1 403 Forbidden\nHTTP/1.1 200 OK");
 }
 
 #[tokio::test]
