@@ -239,7 +239,7 @@ impl Link {
         drop(state);
         match message {
             Message::Part | Message::Pong => {}
-            Message::Ping(payload) => self.say(&frame::pong(payload)),
+            Message::Ping(payload) => self.say_if_heard(&frame::pong(payload)),
             Message::Close => {
                 self.close(code::NORMAL, "");
                 return Err(Stage::Ended("the computer hung up"));
@@ -261,7 +261,13 @@ impl Link {
             self.say(&protocol::error(Fault("the token is wrong or missing; it is the hub's CC_LINK_TOKEN")));
             return self.close(code::TOKEN, "token refused");
         }
-        self.state.lock().faults = 0;
+        let mut state = self.state.lock();
+        state.faults = 0;
+        let is_known = state.computer.as_deref() == Some(&hello.computer);
+        drop(state);
+        if is_known {
+            return self.say(&protocol::hello_ok());
+        }
         if let Err(full) = hall.registry.register(self, hello.computer) {
             self.say(&protocol::error(full));
             self.close(code::TRY_LATER, "too many computers");
@@ -277,9 +283,8 @@ impl Link {
             drop(state);
             return self.close(code::POLICY, "too many frames that could not be understood");
         }
-        if state.unsent.is_empty() {
-            self.put(&mut state, None, &protocol::error(fault));
-        }
+        drop(state);
+        self.say_if_heard(&protocol::error(fault));
     }
 
     /// Who it is; tells whether that is a new link, or one that says hello again.
@@ -295,8 +300,9 @@ impl Link {
         // What was asked of the one it was before is not for the one it is now.
         state.moves = state.moves.wrapping_add(1);
         let owed = std::mem::take(&mut state.owed);
+        let (unsent, sent) = self.give_up(&mut state, owed, true);
         drop(state);
-        owed.into_iter().for_each(|owed| owed.round.settle(owed.slot, Outcome::Gone));
+        unsent.into_iter().chain(sent).for_each(|owed| owed.round.settle(owed.slot, Outcome::Gone));
         before
     }
 

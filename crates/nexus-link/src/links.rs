@@ -92,7 +92,7 @@ pub enum LinkError {
     #[error("computer {name} refused; the computer said: {words}")]
     Refused { name: String, words: String },
     #[error("computer {name} answered with something else than what was asked for")]
-    Odd { name: String },
+    Odd { name: String, unsure: bool },
     #[error("no answer of computer {name}: {why}")]
     Lost { name: String, why: &'static str, unsure: bool },
     #[error("the caller no longer waits for it")]
@@ -114,9 +114,11 @@ impl From<LinkError> for ToolError {
                 Self::refused(error).hint(install)
             }
             LinkError::TooLong { .. } => Self::refused(error).hint("send less, or in parts"),
-            LinkError::Lost { unsure: true, .. } | LinkError::Odd { .. } => Self::failed(error)
+            LinkError::Lost { unsure: true, .. } | LinkError::Odd { unsure: true, .. } => Self::failed(error)
                 .hint("perhaps it was done all the same; `list_computers` tells whether the computer still answers"),
-            LinkError::Refused { .. } | LinkError::Lost { .. } | LinkError::Unwanted => Self::failed(error),
+            LinkError::Refused { .. } | LinkError::Lost { .. } | LinkError::Odd { .. } | LinkError::Unwanted => {
+                Self::failed(error)
+            }
         }
     }
 }
@@ -216,18 +218,19 @@ impl Links {
 
     /// Asks one, and reads its answer.
     pub async fn ask_one<T: DeserializeOwned>(&self, seen: &Seen, question: Question) -> Result<T, LinkError> {
+        let changes = question.is_work();
         let outcome = self.ask(vec![seen.target], question).await?.pop().unwrap_or(Outcome::Gone);
         let name = || seen.computer.name();
         match outcome {
             Outcome::Answer(answer) => serde_json::from_str(answer.get())
                 // Without the reason: it may quote the computer in the hub's voice.
-                .map_err(|_| LinkError::Odd { name: name() }),
+                .map_err(|_| LinkError::Odd { name: name(), unsure: changes }),
             Outcome::Refused(words) if words.is_empty() => {
                 Err(LinkError::Lost { name: name(), why: "it refused, and did not say why", unsure: false })
             }
             Outcome::Refused(words) => Err(LinkError::Refused { name: name(), words }),
             lost => {
-                let unsure = !matches!(lost, Outcome::Busy);
+                let unsure = changes && !matches!(lost, Outcome::Busy);
                 Err(LinkError::Lost { name: name(), why: lost.told(), unsure })
             }
         }

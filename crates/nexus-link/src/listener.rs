@@ -160,7 +160,11 @@ impl Stranger {
         let mut stranger = Some(self);
         let why = link.live(within, entered.rest, || drop(stranger.take())).await;
         hall.registry.forget(&link, why);
-        link.farewell().await;
+        // Who is leaving is a stranger again, and has to go at once where there are too many of them.
+        let leaving = stranger.or_else(|| Self::enter(&hall, from));
+        if leaving.is_some() || hall.ending.is_cancelled() {
+            link.farewell().await;
+        }
     }
 }
 

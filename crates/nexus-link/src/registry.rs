@@ -210,7 +210,7 @@ impl Registry {
 
     /// Connections that need not have said hello yet.
     pub fn most_strangers(&self) -> usize {
-        (self.most / 3).min(MOST_STRANGERS)
+        (self.most / 3).clamp(2, MOST_STRANGERS)
     }
 
     pub fn count(&self) -> usize {

@@ -93,7 +93,7 @@ impl Outcome {
             Outcome::Gone => "its link was lost",
             Outcome::Replaced => "another connection took its place",
             Outcome::Stopped => "all computers were stopped",
-            Outcome::Busy => "it has not taken what was sent to it before",
+            Outcome::Busy => "it is behind with what it was asked before",
             Outcome::TooLarge => "its answer was too large",
         }
     }

@@ -244,7 +244,7 @@ impl Beside {
             Ok(Answer::Failed(why)) => Err(LinkError::Elsewhere(why)),
             Ok(_) => Err(odd()),
             Err(error) if control::is_dead(&error) => {
-                Err(LinkError::Elsewhere("it has ended; `nexus serve` starts a hub that stays".to_owned()))
+                Err(LinkError::Closed("the hub has ended; `nexus serve` starts one that stays".to_owned()))
             }
             Err(error) => Err(LinkError::Elsewhere(format!("{error:#}"))),
         }

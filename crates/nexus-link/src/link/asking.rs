@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use serde_json::value::RawValue;
 
 use super::sending::{MOST_UNSENT, RESERVE};
-use super::{Hall, Link};
+use super::{Hall, Link, State};
 use crate::computer::Capability;
 use crate::protocol::{self, Said};
 use crate::registry::Target;
@@ -66,6 +66,10 @@ impl Link {
         let mut state = self.state.lock();
         let Some(at) = state.owed.iter().position(|owed| owed.id == id) else { return };
         let owed = state.owed.swap_remove(at);
+        // A stop counts also when nobody waits to hear of it: it goes out when it can.
+        if owed.round.is_stop {
+            return;
+        }
         if state.unsent.take_back(id) {
             drop(state);
             if owed.round.is_work {
@@ -82,15 +86,20 @@ impl Link {
         state.stops = state.stops.wrapping_add(1);
         let (work, rest): (Vec<Owed>, Vec<Owed>) = state.owed.drain(..).partition(|owed| owed.round.is_work);
         state.owed = rest;
-        let (unsent, sent): (Vec<Owed>, Vec<Owed>) = work.into_iter().partition(|owed| state.unsent.take_back(owed.id));
         // Whoever understands `stop` ends it all by that, and can count.
-        if state.computer.as_ref().is_some_and(|computer| !computer.can(Capability::Stop)) {
-            for owed in &sent {
-                self.put(&mut state, None, &protocol::cancel(owed.id));
-            }
-        }
+        let tells = state.computer.as_ref().is_some_and(|computer| !computer.can(Capability::Stop));
+        let (unsent, sent) = self.give_up(&mut state, work, tells);
         drop(state);
         unsent.into_iter().for_each(|owed| owed.round.settle(owed.slot, Outcome::Busy));
         sent.into_iter().for_each(|owed| owed.round.settle(owed.slot, Outcome::Stopped));
+    }
+
+    /// Takes requests out of what waits to be sent, and cancels those that have gone out. Which did not, and which did.
+    pub(super) fn give_up(&self, state: &mut State, owed: Vec<Owed>, tells: bool) -> (Vec<Owed>, Vec<Owed>) {
+        let (unsent, sent): (Vec<Owed>, Vec<Owed>) = owed.into_iter().partition(|owed| state.unsent.take_back(owed.id));
+        for owed in sent.iter().filter(|owed| tells && owed.round.keeps) {
+            self.put(state, None, &protocol::cancel(owed.id));
+        }
+        (unsent, sent)
     }
 }

@@ -33,6 +33,14 @@ impl Link {
         }
     }
 
+    /// Says something for which a computer that is behind has no use: only the newest would count, or none of it.
+    pub(super) fn say_if_heard(&self, frame: &[u8]) {
+        let mut state = self.state.lock();
+        if state.unsent.is_empty() {
+            self.put(&mut state, None, frame);
+        }
+    }
+
     /// Sends, or keeps for later what the socket does not take; within reason.
     pub(super) fn put(&self, state: &mut State, request: Option<u64>, frame: &[u8]) {
         if state.closing.is_some() || state.unsent.bytes() + frame.len() > MOST_UNSENT + RESERVE {
@@ -70,6 +78,8 @@ impl Link {
             State { missed: MOST_MISSED.., .. } => (code::GOING_AWAY, "it did not answer two pings"),
             State { stalled, .. } if *stalled > MOST_STALLED => (code::POLICY, "it does not read what it is sent"),
             State { dragging, .. } if *dragging > MOST_STALLED => (code::POLICY, "a message was never finished"),
+            // It cannot miss what it has not got.
+            _ if !state.unsent.is_empty() => return,
             _ => {
                 state.missed += 1;
                 return self.put(&mut state, None, &frame::ping());

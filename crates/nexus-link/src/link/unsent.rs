@@ -2,6 +2,9 @@
 
 use std::collections::VecDeque;
 
+/// Bytes that a waiting frame takes beside its own.
+const OVERHEAD: usize = 64;
+
 /// Nothing, for almost every link: then it takes no memory beyond itself.
 #[derive(Debug, Default)]
 pub struct Unsent {
@@ -23,9 +26,9 @@ impl Unsent {
         self.frames.is_empty()
     }
 
-    /// Bytes that wait.
+    /// Bytes that wait, and what keeping them takes.
     pub fn bytes(&self) -> usize {
-        self.bytes
+        self.bytes + self.frames.len() * OVERHEAD
     }
 
     /// Adds a frame of which `sent` bytes have gone out already, which only the first can have.
@@ -75,10 +78,10 @@ mod tests {
         unsent.push(Some(1), b"one", 1);
         unsent.push(None, b"pong", 0);
         unsent.push(Some(2), b"two", 0);
-        assert_eq!(unsent.bytes(), 9);
+        assert_eq!(unsent.bytes(), 9 + 3 * OVERHEAD);
         assert!(!unsent.take_back(1), "its first byte is out: the rest must follow");
         assert!(unsent.take_back(2) && !unsent.take_back(2));
-        assert_eq!((unsent.bytes(), unsent.next()), (6, Some(&b"ne"[..])));
+        assert_eq!((unsent.bytes(), unsent.next()), (6 + 2 * OVERHEAD, Some(&b"ne"[..])));
         unsent.sent(2);
         assert_eq!(unsent.next(), Some(&b"pong"[..]));
         unsent.sent(3);

@@ -8,7 +8,7 @@ use tokio::net::TcpSocket;
 use tokio::task::JoinHandle;
 
 use crate::support::{Hub, LONG, Raw, SHORT, answer, within};
-use nexus_link::{LinkError, Outcome, Question};
+use nexus_link::{Capability, LinkError, Outcome, Question, Seen};
 
 #[tokio::test]
 async fn work_that_nobody_waits_for_is_cancelled_and_a_ping_is_not() {
@@ -195,6 +195,34 @@ async fn work_that_had_not_gone_out_when_all_were_stopped_is_never_done() {
         }
     }
     assert_eq!(requests(&hub, 1, &mut deaf).await, told);
+}
+
+#[tokio::test]
+async fn a_stop_that_nobody_waits_for_any_more_arrives_all_the_same() {
+    let hub = Hub::start().await;
+    let mut deaf = deaf(&hub, 1).await;
+    deaf.say(&json!({ "type": "hello", "computerId": 1, "capabilities": ["lua", "stop"] }).to_string()).await;
+    until_it(&hub, |seen| seen.computer.can(Capability::Stop)).await;
+    let asked = stuff(&hub, 1, LONG).await;
+    let said = hub.links.stop(SHORT).await.unwrap();
+    assert!(matches!(said[..], [(_, Outcome::Silent)]), "{said:?}");
+    loop {
+        let (0x81, payload) = deaf.next().await.unwrap() else { continue };
+        let heard: Value = serde_json::from_slice(&payload).unwrap();
+        if heard["method"] == "stop" {
+            break;
+        }
+    }
+    drop(asked);
+}
+
+async fn until_it(hub: &Hub, so: impl Fn(&Seen) -> bool) {
+    within("it is so", async {
+        while !hub.all().await.iter().all(&so) {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -123,8 +123,9 @@ async fn what_was_asked_of_one_computer_is_not_asked_of_the_one_its_link_became(
     let mut computer = hub.able(1, &["lua"]).await;
     let chain = hub.target(1).await;
     let work = hub.ask_one(1, Question::new("lua.run", LONG)).await;
-    computer.request().await;
+    let (id, _) = computer.request().await;
     computer.greet(json!({ "type": "hello", "computerId": 2, "capabilities": ["lua"] })).await;
+    assert_eq!(computer.heard().await, json!({ "type": "cancel", "id": id }));
     assert!(matches!(work.outcome().await, Outcome::Gone));
     let next = hub.links.ask(vec![chain], Question::new("lua.run", LONG)).await.unwrap();
     assert!(matches!(next[..], [Outcome::Gone]), "{next:?}");

@@ -6,9 +6,6 @@ use std::iter::repeat_n;
 use nexus_core::redact::{self, HIDDEN};
 use nexus_core::text;
 
-/// Bytes in which what is left of a secret would end.
-const START: usize = 8192;
-
 /// A piece of a file, with a few bytes before it.
 #[derive(Clone, Copy, Debug)]
 pub struct Window<'a> {
@@ -35,20 +32,36 @@ impl Window<'_> {
         if matches!(text::clean(text), Cow::Owned(_)) {
             return None;
         }
-        let shown = if self.more { redact::beginning(text) } else { Cow::Borrowed(text) };
         let before = String::from_utf8_lossy(&self.bytes[..start]);
-        Some((from_the_middle(&before, &shown), start + text.len()))
+        Some((self.without_halves(&before, text), start + text.len()))
     }
 
     /// Where among the bytes a secret begins that a part of the piece is of, taken for letters as far as it can be.
     pub fn secret(&self) -> Option<usize> {
         let letters = letters(self.bytes);
-        let shown = if self.more { redact::beginning(&letters) } else { redact::text(&letters) };
+        let shown = self.redacted(&letters);
         // What ends as it would be shown anyway may be shown. Secrets that stand before it have no part in it.
         if shown.as_bytes().ends_with(&letters.as_bytes()[self.before..]) {
             return None;
         }
         Some(letters.bytes().zip(shown.bytes()).take_while(|(a, b)| a == b).count())
+    }
+
+    fn redacted<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        if self.more { redact::beginning(text) } else { redact::text(text) }
+    }
+
+    /// The text without secrets, also without what is left of one that began before it.
+    fn without_halves(&self, before: &str, text: &str) -> String {
+        let joined = format!("{before}{text}");
+        let (alone, together) = (self.redacted(text), self.redacted(&joined));
+        if together.ends_with(&*alone) {
+            return alone.into_owned();
+        }
+        // Up to where both agree, it means something else than it seems to.
+        let same = alone.chars().rev().zip(together.chars().rev()).take_while(|(a, b)| a == b);
+        let same: usize = same.map(|(letter, _)| letter.len_utf8()).sum();
+        format!("{HIDDEN}{}", &alone[alone.len() - same..])
     }
 
     /// Bytes at its start that belong to a letter which began before it.
@@ -70,20 +83,6 @@ fn letters(bytes: &[u8]) -> String {
         letters.extend(repeat_n('\u{1a}', chunk.invalid().len()));
     }
     letters
-}
-
-/// The text, with what is left of a secret that began before it hidden. Whole ones are hidden later, as everywhere.
-fn from_the_middle(before: &str, text: &str) -> String {
-    let start = &text[..text.floor_char_boundary(START)];
-    let joined = format!("{before}{start}");
-    let (alone, together) = (redact::beginning(start), redact::beginning(&joined));
-    if together.ends_with(&*alone) {
-        return text.to_owned();
-    }
-    // Up to where both agree, it means something else than it seems to.
-    let same = alone.chars().rev().zip(together.chars().rev()).take_while(|(a, b)| a == b);
-    let same: usize = same.map(|(letter, _)| letter.len_utf8()).sum();
-    format!("{HIDDEN}{}{}", &alone[alone.len() - same..], &text[start.len()..])
 }
 
 #[cfg(test)]
@@ -114,6 +113,17 @@ mod tests {
                 let letter = Window { bytes: &file.as_bytes()[..=at], before: at, more: true }.text().unwrap().0;
                 assert_eq!(letter, HIDDEN, "nor letter by letter: {at}");
             }
+        }
+    }
+
+    #[test]
+    fn another_secret_far_behind_the_first_is_hidden_too() {
+        let secret = "1-learnt-by-this-test";
+        redact::learn([secret]);
+        for filler in 8_100..8_220 {
+            let file = format!("{secret}{}{secret} end", " ".repeat(filler));
+            let text = Window { bytes: file.as_bytes(), before: 10, more: false }.text().unwrap().0;
+            assert!(text.starts_with(HIDDEN) && text.ends_with(&format!(" {HIDDEN} end")), "{filler}: {text}");
         }
     }
 

@@ -44,19 +44,26 @@ impl Queue {
         if chosen.target.is_none() && chosen.status.is_none() {
             return Ok(self.store.newest_tasks(&self.home, before, limit).await?);
         }
-        // The counts tell where there is something to look for, so that no look goes through all tasks.
-        let wanted = |count: &&Count| {
-            chosen.target.as_deref().is_none_or(|target| target == count.target)
-                && chosen.status.as_ref().is_none_or(|status| status.contains(&count.status))
-        };
+        // The counts tell which targets have tasks, so that no look goes through all of them. Each is looked at in the
+        // order in which tasks go on, whatever was counted: one that moves meanwhile is found where it comes to.
         let counts = self.counts().await?;
-        let places: Vec<_> = counts.iter().filter(wanted).map(|count| (count.target.as_str(), count.status)).collect();
+        let mut targets: Vec<&str> = counts.iter().map(|count| count.target.as_str()).collect();
+        targets.retain(|target| chosen.target.as_deref().is_none_or(|wanted| wanted == *target));
+        targets.sort_unstable();
+        targets.dedup();
+        let wanted = |status: &Status| chosen.status.as_ref().is_none_or(|wanted| wanted.contains(status));
+        let statuses: Vec<Status> = Status::ALL.iter().copied().filter(wanted).collect();
+        let places: Vec<_> =
+            targets.iter().flat_map(|target| statuses.iter().map(move |status| (*target, *status))).collect();
         let oldest = self.oldest_listed(&places, before, limit).await?;
-        let mut found = Vec::new();
+        let mut found: Vec<Task> = Vec::new();
         for place in places {
             found.extend(self.store.newest_tasks_of(&self.home, place, oldest..before, limit).await?);
         }
-        found.sort_unstable_by_key(|task| std::cmp::Reverse(task.id));
+        // One that was seen twice is where it was seen last.
+        found.reverse();
+        found.sort_by_key(|task| std::cmp::Reverse(task.id));
+        found.dedup_by_key(|task| task.id);
         found.truncate(usize::try_from(limit).unwrap_or_default());
         Ok(found)
     }
@@ -70,6 +77,7 @@ impl Queue {
             }
         }
         numbers.sort_unstable_by_key(|number| std::cmp::Reverse(*number));
+        numbers.dedup();
         Ok(usize::try_from(limit - 1).ok().and_then(|last| numbers.get(last).copied()).unwrap_or(0))
     }
 

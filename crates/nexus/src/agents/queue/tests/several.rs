@@ -14,6 +14,7 @@ on_both! {
     whoever_is_heard_is_known_to_all_processes
     lists_find_what_is_chosen_newest_first
     a_list_brings_the_beginnings_of_long_words_and_the_rest_stays
+    a_list_misses_no_task_that_goes_on_meanwhile
     updates_are_found_by_time_target_and_task
     a_stop_ends_all_that_runs_however_many_there_are
 }
@@ -201,6 +202,32 @@ async fn lists_find_what_is_chosen_newest_first(desk: Desk) {
         let found: Vec<i64> = desk.queue.tasks(&chosen).await.unwrap().iter().map(|task| task.id.0).collect();
         assert_eq!(found, expected, "{chosen:?}");
     }
+}
+
+async fn a_list_misses_no_task_that_goes_on_meanwhile(desk: Desk) {
+    for nth in 0..30 {
+        desk.sent(&format!("{nth}")).await;
+    }
+    let goes_on = async {
+        for nth in 0..30 {
+            let claim = format!("claim {nth}");
+            let task = desk.claimed(&claim).await.unwrap().id;
+            desk.says(task, &claim, Saying::Progress).await.unwrap();
+            desk.says(task, &claim, Saying::Complete).await.unwrap();
+        }
+    };
+    let every = Chosen { status: Some(Status::ALL.to_vec()), limit: 100, ..Chosen::default() };
+    let looks = async {
+        loop {
+            let tasks = desk.queue.tasks(&every).await.unwrap();
+            let ids: Vec<i64> = tasks.iter().map(|task| task.id.0).collect();
+            assert!(ids.iter().copied().eq((1..=30).rev()), "{ids:?}");
+            if tasks.iter().all(|task| task.status == Status::Complete) {
+                break;
+            }
+        }
+    };
+    within(async { tokio::join!(goes_on, looks) }).await;
 }
 
 async fn a_list_brings_the_beginnings_of_long_words_and_the_rest_stays(desk: Desk) {
