@@ -127,7 +127,8 @@ class Opencode(Agent):
 def judge_reading(model, last_word):
     """The agent offered the model all tools, the hub's answer reached the model, and the model's word reached the user."""
     assert model.paths, "the agent never asked the model"
-    missing = [tool for tool in EXPECTED_TOOLS if not any(name.endswith(tool) for name in model.offered)]
+    offered = {name.replace("-", "_") for name in model.offered}  # Codex spells `probe-computers` with an underscore
+    missing = [tool for tool in EXPECTED_TOOLS if not any(name.endswith(tool.replace("-", "_")) for name in offered)]
     assert not missing, f"the model was not offered {missing} but {sorted(model.offered)}"
     assert model.answers and FILE in model.answers[-1], f"the tool's answer, as the model got it: {model.answers}"
     assert FILE in last_word, f"the agent's last word: {last_word[-1500:]}"
