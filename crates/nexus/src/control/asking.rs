@@ -88,6 +88,9 @@ fn forget(data: &Path, name: &str) {
     }
 }
 
+/// A hub that dies while it is asked.
+const HUNG_UP: &str = "it hung up before it answered";
+
 async fn ask_at(data: &Path, name: &str, order: &Order, patience: Duration) -> Result<Answer> {
     let path = data.join(name);
     let asking = async {
@@ -98,12 +101,19 @@ async fn ask_at(data: &Path, name: &str, order: &Order, patience: Duration) -> R
         if line.len() > LONGEST_ORDER {
             bail!("that is more than a hub takes: {} bytes, and at most {LONGEST_ORDER}", line.len());
         }
-        stream.write_all(line.as_bytes()).await?;
         let mut answer = String::new();
-        if BufReader::new(stream).read_line(&mut answer).await? == 0 {
-            bail!("it hung up before it answered");
+        let answered = async {
+            stream.write_all(line.as_bytes()).await?;
+            BufReader::new(stream).read_line(&mut answer).await
+        };
+        match answered.await {
+            Ok(1..) => anyhow::Ok(serde_json::from_str(&answer)?),
+            Ok(0) => bail!(HUNG_UP),
+            Err(error) if matches!(error.kind(), io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe) => {
+                bail!(HUNG_UP)
+            }
+            Err(error) => Err(error.into()),
         }
-        anyhow::Ok(serde_json::from_str(&answer)?)
     };
     match timeout(patience, asking).await {
         Ok(answer) => answer.with_context(|| format!("asking the running hub at {}", path.display())),

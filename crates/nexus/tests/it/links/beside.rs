@@ -122,6 +122,7 @@ async fn a_door_outlives_the_hub_and_finds_the_computers_with_the_next() {
     });
     let lost = failure(&lost);
     assert!(lost.contains("it hung up before it answered"), "{lost}");
+    hub.ended().await; // until then it may still be asked, and hang up
     let gone = failure(&probe(&mut door).await);
     assert!(gone.contains("`nexus serve` starts one that stays"), "{gone}");
     hub.restart().await;
